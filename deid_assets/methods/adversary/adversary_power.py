@@ -17,9 +17,8 @@ Numbers of claims and of pairs are integers, so r/R is rational and is rounded e
 fall on either side of a step. The cap is irrational. If only one of r and R is
 capped, a value within 1e-9 of a step counts as on it.
 
-How much a member's values of one quasi-identifier vary from claim to claim: the Simpson index.
-
-The definitions are in sections 4.1 to 4.3 of Multimedia Appendix 1 to El Emam et al. 2012.
+The diversity tells how much a member's values of one quasi-identifier vary from claim to claim. It is the Simpson index,
+defined in sections 4.1 to 4.3 of Multimedia Appendix 1 to El Emam et al. 2012.
 
 For member i and quasi-identifier h with N non-missing values, n_c of them equal to c,
 
@@ -29,7 +28,7 @@ D is the probability that two values drawn without replacement are equal; pi is 
 no value or a single one shows no variation: the diversity is 0, and the adversary's power is the largest
 (methods#adversary-power).
 
-The relational form (`value_diversity`) reads claims in DuckDB. The array form (`value_pairs`) reads the values of one
+The relational form (`value_diversity_query`) reads claims in DuckDB. The array form (`value_pairs`) reads the values of one
 quasi-identifier at any level of generalization and is used to recompute p on generalized data.
 """
 
@@ -172,7 +171,7 @@ class ValuePairs:
 
 
 def value_pairs(offsets: NDArray[np.integer], codes: NDArray[np.integer]) -> ValuePairs:
-    """Count pairs of each member's codes, from arrays; the same numbers as `value_diversity` selects.
+    """Count pairs of each member's codes, from arrays; the same numbers as `value_diversity_query` selects.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 A person of the delivery and the person's record have the same number, which identifies correct matches.
 
-Attack 3, the inpatient database: classes on all inpatient visits (El Emam et al. 2012; methods#inpatient-database).
+Attack 3, on an inpatient database, forms classes on all inpatient visits (El Emam et al. 2012; methods#inpatient-database).
 
 The adversary of the article has every visit of the discharge database and matches all of them. Two people are in one class if
 they agree on age and sex, on the number of visits, and on the multiset of the visits' length of stay, condition group and

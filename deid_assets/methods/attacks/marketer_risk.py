@@ -16,9 +16,8 @@ Three functions answer this question; the first one decides:
   that are not empty and is therefore too low by the factor E|S|/|J| (methods#marketer-risk). It is reported as "published
   formula" and never gates.
 
-Linkage simulation (methods#linkage-simulation).
-
-A release is linked one to one with an identified file, and the correct links are counted.
+The linkage simulation (methods#linkage-simulation) links a release one to one with an identified file, and counts the correct
+links.
 
 The adversary sees only which records and which people have the same values. Within each equivalence class they assign records
 to people at random, each person at most once. Because the true matches are known, each attempt has a precision (correct links

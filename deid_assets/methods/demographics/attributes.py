@@ -3,7 +3,7 @@
 The levels of an attribute need not form one chain: ZIP codes lead to three-digit ZIP codes or to counties, and neither refines
 the other. Which level refines which is therefore computed from the levels, never declared.
 
-Attributes in the levels of Malin et al. (2011) and of census tables (methods#demographics-policies).
+The attributes that are here have the levels of Malin et al. (2011) and of census tables.
 """
 
 import datetime

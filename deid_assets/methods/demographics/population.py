@@ -5,7 +5,7 @@ look smaller, and people who are in it twice make a class look larger.
 
 `GompertzSurvival` spreads the people in an open class of ages, such as 85+ or 110+, over single years.
 
-A cohort within its population: known people first, then those that nobody knows (methods#demographics-population).
+`Cells` place a cohort within its population: known people first, then those that nobody knows.
 
 The people of a row of the population table who are in the cohort are known to be at their own age. The others, R of them, are
 spread over the ages of the row, and over dates. So the class of a record holds a certain number of people and a random one.

@@ -3,7 +3,7 @@
 Claims of a member resemble each other, so that a member's claims are all in one fold: a model that had seen some of them
 would recognize the member. For the same reason it is members, not claims, that the bootstrap draws (methods#inference).
 
-Categorical Naive Bayes, and the guess that it must beat.
+The simplest model is categorical Naive Bayes (`naive_bayes`).
 
 El Emam and Arbuckle (2013, chapter 5) predicted diagnosis codes from released fields with a Naive Bayes classifier, and
 compared it with the most frequent code (methods#inference). With n(c) training cases of code c, of which n(c, v) have level v

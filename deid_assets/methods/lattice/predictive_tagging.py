@@ -7,7 +7,7 @@ before every node has a tag.
 This module does not depend on the meaning of a node; it uses only an order of the nodes and a test that a node passes or fails.
 The result is correct if the test is monotone, that is, if every node above a passing node passes too.
 
-The best nodes of a lattice that is too large to list, found in the order of their loss (methods#best-first-search).
+The best nodes of a lattice that is too large to list are found in the order of their loss (methods#best-first-search).
 
 What is known of the lattice are the nodes that failed and those that passed a monotone test; the tag of any other node follows
 from them. Nodes come in the order of their loss, without those that are known to fail: below a failed node, the next ones that

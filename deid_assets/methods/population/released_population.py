@@ -1,6 +1,6 @@
 """The rows to be published, as an adversary sees them: joined by MemberID, and as the kernel's arrays.
 
-Read the released rows, and what may be known about them, claim by claim from the store (methods#sensitivity).
+The rows, and what may be known about them, are read claim by claim from the store (methods#sensitivity).
 """
 
 from collections.abc import Mapping, Sequence

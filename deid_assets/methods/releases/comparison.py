@@ -5,7 +5,7 @@ releases until values that any of them joins are one class, and compares whole r
 occurs in each history. A record that equals exactly one record of the other release is linked. Records that also differ by new
 claims could be linked too, so the share is a lower bound.
 
-What a release shows of every delivered member, in the form in which later releases are compared with it (methods#meet).
+`kept_rows` are what a release shows of every delivered member, in the form in which later releases are compared with it.
 
 One row is a value of one quasi-identifier of one member, as delivered and as released. Members are named by keyed tags,
 which are the same in every delivery. The rows never leave the restricted store.

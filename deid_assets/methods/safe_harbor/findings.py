@@ -3,10 +3,8 @@
 The table is judged as it is, by the roles that a policy states: run it on the rows that are to be published. Labels of a
 generalization count as what they tell: 80-89 and 85+ stand, 85-94 does not. A value that no rule can read is a finding.
 
-What Safe Harbor leaves of dates, as SQL of a column, and the bounds of ages and ZIP codes.
-
-A value that cannot be read is no reason to let it stand: `years` gives NULL for it, and `unreadable` counts it. Neither puts
-a value of a person into the SQL.
+Safe Harbor leaves the year of a date, which `years` gives as SQL of a column. A value that cannot be read is no reason to let
+it stand: `years` gives NULL for it, and `unreadable` counts it. Neither puts a value of a person into the SQL.
 """
 
 import datetime

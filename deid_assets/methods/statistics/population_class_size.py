@@ -16,7 +16,7 @@ test                No estimate: f counts as F if a class of F - 1 would rarely 
 
 The bounds reported with these cover the simulation error, not the uncertainty of F.
 
-The share at high risk in a larger population, told from the class sizes of a smaller one.
+The share at high risk in a larger population can be told from the class sizes of a smaller one (methods#members-needed).
 
 The class of a draw holds the target and each of the other N - 1 members of the population with the probability p that a
 random person fits what the adversary knows. So F - 1 is about Poisson with mean (N - 1) p, and with m times that mean in a

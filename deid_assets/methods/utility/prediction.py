@@ -3,7 +3,7 @@
 The score is the root mean of squared differences of log(1 + days). Every prediction is for a member whom the model has not
 seen: folds are of members, so that two years of one member never help each other.
 
-What a year of claims says about a member, as features of a model.
+`year_features` are what a year of claims says about a member.
 """
 
 import math
