@@ -3,11 +3,11 @@
 They refuse nothing: a policy may ask for less, and then says so wherever its release is described.
 """
 
-import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any, Literal, cast, get_args
+
+from deid_assets.reference.tables import read_table
 
 ReferenceClass = Literal["public", "registered", "controlled"]
 STRICTEST: ReferenceClass = "public"
@@ -52,8 +52,7 @@ class Reference:
 
 def _references() -> dict[ReferenceClass, dict[str, tuple[Reference, ...]]]:
     found: dict[ReferenceClass, dict[str, tuple[Reference, ...]]] = {one: {} for one in get_args(ReferenceClass)}
-    table = (resources.files(__package__) / "reference_thresholds.csv").read_text("utf-8")
-    for row in csv.DictReader(table.splitlines(), strict=True):
+    for row in read_table("reference_thresholds.csv", __package__):
         limit = row["equal"] or float(row["at_least"] or row["at_most"])
         own = found[cast(ReferenceClass, row["class"])]
         own[row["kind"]] = (*own.get(row["kind"], ()), Reference(row["key"], limit, row["source"], bool(row["at_least"])))

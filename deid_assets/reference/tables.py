@@ -1,4 +1,4 @@
-"""Reading the code tables that ship with the package."""
+"""Reading the tables that ship with the product."""
 
 import csv
 from collections.abc import Sequence
@@ -7,15 +7,17 @@ from importlib import resources
 import pandas as pd
 
 
-def read_table(name: str) -> list[dict[str, str]]:
-    """Return the rows of a code table of this package.
+def read_table(name: str, package: str = __package__) -> list[dict[str, str]]:
+    """Return the rows of a table that ships with the product, such as a code table of this package.
 
     Every value is text: codes keep their leading zeros, and the group "NA" would stay a group.
 
     Parameters
     ----------
     name
-        File name in this package, for instance `"condition_groups.csv"`.
+        File name in the package, for instance `"condition_groups.csv"`.
+    package
+        The package that has the table beside its modules.
 
     Returns
     -------
@@ -27,7 +29,7 @@ def read_table(name: str) -> list[dict[str, str]]:
     ValueError
         If a table has the column `compared`, and a row does not say what it was compared with.
     """
-    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines(), strict=True))
     for number, row in enumerate(rows, start=2):
         if "compared" in row and not (row["compared"] or "").strip():

@@ -9,15 +9,14 @@ Thresholds in use range from .05 to .33, class sizes from 20 to 3: El Emam & Arb
 ch. 2. EMA Policy 0070 and Health Canada require .09.
 """
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib import resources
 
 from pydantic import BaseModel
 
 from deid_assets.policy.problems import Problem
+from deid_assets.reference.tables import read_table
 
 THIRD = Fraction(1, 3)
 
@@ -57,7 +56,7 @@ def _number(text: str) -> float | Fraction | None:
     return Fraction(text) if "/" in text else int(text) if text.isdecimal() else float(text)
 
 
-_ROWS = tuple(csv.DictReader((resources.files(__package__) / "limits.csv").read_text("utf-8").splitlines(), strict=True))
+_ROWS = tuple(read_table("limits.csv", __package__))
 """Every number of a policy: the kinds of policies that it has a range in, and that range; or no kind, and why it needs none."""
 
 

@@ -15,14 +15,16 @@ frequencies, chosen so that the groups of the Heritage files are about as freque
   split since, its first part; for two suicides by poisoning, which they leave out, one of the same substance.
 """
 
-import csv
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
+
+from deid_assets.reference.tables import read_table
+
+_read = functools.partial(read_table, package=__package__)
 
 SEXES: Final = ("F", "M")
 SETTINGS: Final = ("office", "laboratory", "outpatient", "emergency", "inpatient")
@@ -153,8 +155,8 @@ def burden_classes(rank: np.ndarray) -> np.ndarray:
 @functools.cache
 def tables() -> Tables:
     """Read the CSV files and return the draw tables; cached in memory (about 10 MB)."""
-    conditions = _read("conditions")
-    services = _read("services")
+    conditions = _read("conditions.csv")
+    services = _read("services.csv")
     profiles = _numbered(row["profile"] for row in conditions)
     procedures, procedure_weights = _procedure_weights(services)
     specialties = tuple(
@@ -183,14 +185,8 @@ def tables() -> Tables:
 
 def in_icd10(lookups: Tables) -> Tables:
     """The same tables with the diagnoses coded in ICD-10-CM."""
-    codes = {row["code"]: row["icd10cm"] for row in _read("icd10cm")}
+    codes = {row["code"]: row["icd10cm"] for row in _read("icd10cm.csv")}
     return replace(lookups, conditions=tuple(codes[code] for code in lookups.conditions))
-
-
-def _read(name: str) -> list[dict[str, str]]:
-    """Return the rows of one of the CSV files, every value as text."""
-    with Path(__file__).with_name(f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, strict=True))
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:
@@ -217,7 +213,7 @@ def _by_burden(rows: list[dict[str, str]], chronic_factor: dict[bool, float]) ->
 
 def _condition_weights(rows: list[dict[str, str]], use: str) -> np.ndarray:
     """Return the weights (STRATA, conditions) of the conditions of one use."""
-    curves = {row["age_curve"]: [float(v) for k, v in row.items() if k != "age_curve"] for row in _read("age_curves")}
+    curves = {row["age_curve"]: [float(v) for k, v in row.items() if k != "age_curve"] for row in _read("age_curves.csv")}
     weights = np.zeros((STRATA, len(rows)))
     for number, row in enumerate(rows):
         if row["use"] == use:
@@ -229,7 +225,7 @@ def _condition_weights(rows: list[dict[str, str]], use: str) -> np.ndarray:
 def _setting_weights(profiles: dict[str, int]) -> np.ndarray:
     """Return the weights (profiles * LINE_CLASSES, settings)."""
     weights = np.zeros((len(profiles), LINE_CLASSES, len(SETTINGS)))
-    for row in _read("settings"):
+    for row in _read("settings.csv"):
         setting = SETTINGS.index(row["setting"])
         factor = np.array(_INPATIENT_FACTOR) if setting == INPATIENT else 1.0
         weights[profiles[row["profile"]], :, setting] = float(row["share"]) * factor
@@ -238,7 +234,7 @@ def _setting_weights(profiles: dict[str, int]) -> np.ndarray:
 
 def _procedure_weights(services: list[dict[str, str]]) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the procedure codes and their weights (services, STRATA, procedures)."""
-    rows = _read("procedures")
+    rows = _read("procedures.csv")
     codes = _numbered(sorted(row["cpt"] for row in rows))
     numbers = {row["service"]: number for number, row in enumerate(services)}
     weights = np.zeros((len(services), STRATA, len(codes)))
@@ -255,7 +251,7 @@ def _service_weights(profiles: dict[str, int], services: list[dict[str, str]], p
     offered = np.asarray(procedure_weights.any(axis=2))  # (services, STRATA)
     numbers = {row["service"]: number for number, row in enumerate(services)}
     weights = np.zeros((len(profiles), len(SETTINGS), STRATA, len(services)))
-    for row in _read("pathways"):
+    for row in _read("pathways.csv"):
         service = numbers[row["service"]]
         at = profiles[row["profile"]], SETTINGS.index(row["setting"]), slice(None), service
         weights[at] = float(row["weight"]) * offered[service]
