@@ -55,6 +55,14 @@ class Operated:
     def home(self) -> Home:
         return Home(self.root)
 
+    def copied_to(self, root: Path) -> Path:
+        """A copy of the home; returns its folder.
+
+        Other processes of the test run read the history meanwhile. Nobody writes it any more, so what SQLite keeps beside it
+        while it is read holds nothing, and is gone when they close it.
+        """
+        return shutil.copytree(self.root, root, ignore=shutil.ignore_patterns("*.db-shm", "*.db-wal"))
+
     @property
     def refused_report(self) -> Path:
         """The report of the refusal, as the daemon wrote it, before the next run replaced it by a release."""

@@ -5,7 +5,6 @@ Whole runs are in the matrix. What the daemon asks for is tested here on a home 
 
 import datetime
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,8 +186,7 @@ class TestTheAuditOfTheSecond:
         ],
     )
     def test_finds_a_changed_byte(self, operated: Operated, tmp_path, file, old, new, says):
-        root = tmp_path / "deid"
-        shutil.copytree(operated.root, root)
+        root = operated.copied_to(tmp_path / "deid")
         change(root / file, old, new)
         code, printed = deid_here(root, "audit", "small/0002")
         assert code == ERROR and says in unwrapped(printed), printed

@@ -3,7 +3,6 @@
 Screenshots lie in the temporary folder of the test run, for people to look at.
 """
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,9 +64,7 @@ def test_the_report_shows_its_verdict_first_fits_and_describes_its_figures(publi
 @pytest.fixture(scope="module")
 def ui(operated: Operated, tmp_path_factory) -> Iterator[Ui]:
     """`deid ui` on a copy of the home that was operated for three deliveries: its daemon works on."""
-    root = tmp_path_factory.mktemp("seen") / "deid"
-    shutil.copytree(operated.root, root)
-    with opened(root) as running:
+    with opened(operated.copied_to(tmp_path_factory.mktemp("seen") / "deid")) as running:
         yield running
 
 
