@@ -22,8 +22,9 @@ from deid_assets.methods.kernel.node_computation import Exemption, NodeComputati
 from deid_assets.methods.population.longitudinal_data import Generalization
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, wilson_interval
 
-POWER = 0.9
-"""Probability with which a class passes whose share is as high as its pilot may understate it."""
+POWER = 0.999
+"""Probability with which a class passes whose share is as high as its pilot may understate it: near one, because draws of the few
+classes near the limit cost little, and a release that is refused by chance costs much."""
 PILOT_DRAWS = FEWEST_DRAWS = 8_192
 MOST_DRAWS = 262_144
 """Draws of each class: of the pilot, and at least and at most of the judgement."""
@@ -37,7 +38,7 @@ MOSTLY = 0.5
 """A member is mostly at high risk above this probability of their own."""
 
 
-def draws_for_power(truth: float, limit: float, confidence: float, power: float = POWER) -> float:
+def draws_for_power(truth: float, limit: float, confidence: float, power: float = 0.9) -> float:
     """Return the fewest draws with which the upper bound of a share is within a limit with some probability.
 
     The upper bound is that of Clopper and Pearson. With s hits, n draws suffice if n is at least the (confidence)-quantile of
@@ -50,6 +51,8 @@ def draws_for_power(truth: float, limit: float, confidence: float, power: float 
         The share, and the limit of its bound.
     confidence
         Confidence of the bound.
+    power
+        The probability.
 
     Returns
     -------
@@ -236,7 +239,7 @@ def _draws_of_classes(pilot: ClassShares, limit: float, confidence: float) -> np
         wilson_interval(flagged, draws, POWER)[1]
         for flagged, draws in zip(pilot.flagged.tolist(), pilot.draws.tolist(), strict=True)
     ]
-    return np.array([int(np.clip(draws_for_power(share, limit, each), FEWEST_DRAWS, MOST_DRAWS)) for share in upper])
+    return np.array([int(np.clip(draws_for_power(share, limit, each, POWER), FEWEST_DRAWS, MOST_DRAWS)) for share in upper])
 
 
 @dataclass(frozen=True, eq=False)

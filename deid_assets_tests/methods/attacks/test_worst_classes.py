@@ -225,7 +225,7 @@ class TestJudgement:
         assert [key for _, key in self.asked(share)] == [KEY, OTHER_KEY]
 
     def test_has_as_many_draws_as_the_pilot_asks_for(self):
-        looks = [[draws[0] for draws, _ in self.asked(share)] for share in (0.001, 0.042, 0.2)]
+        looks = [[draws[0] for draws, _ in self.asked(share)] for share in (0.001, 0.035, 0.2)]
         pilots, judged = zip(*looks, strict=True)
         assert pilots == (worst_classes.PILOT_DRAWS,) * 3
         assert judged[0] == worst_classes.FEWEST_DRAWS < judged[1] < judged[2] == worst_classes.MOST_DRAWS, (
