@@ -34,8 +34,7 @@ from deid_assets.assets.whole_stage import whole_stages
 from deid_assets.automation.deliveries import Watched, delivery_sensor, freshness_of, freshness_policy, release_schedule
 from deid_assets.automation.ended_runs import canceled_sensor, repeat_sensor, report_sensor
 from deid_assets.automation.in_use import Use, policies_in_use, uses_in
-from deid_assets.checks.contracts import contract_checks
-from deid_assets.checks.risk import risk_checks
+from deid_assets.checks.of_assets import asset_checks
 from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.base import RESTRICTED_SECTIONS
@@ -170,7 +169,7 @@ class PolicyParts:
             keys,
             partitions_def,
             (*dg.map_asset_specs(described, made), *whole_stages(policy, keys, partitions_def)),
-            (*contract_checks(policy, keys, partitions_def), *risk_checks(policy, keys, partitions_def)),
+            tuple(asset_checks(policy, keys, partitions_def)),
         )
 
     def job(self) -> UnresolvedAssetJobDefinition:

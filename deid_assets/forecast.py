@@ -19,10 +19,10 @@ SYNTHETIC_DELIVERY = "synthetic_delivery"
 """In TYPICAL: the making of the delivery, which is no step of the run."""
 
 _SECONDS = {
-    "synthetic_delivery": 8.8, "intake": 23.9, "claims_claims_keeps_contract": 3.2, "pseudonym_crosswalk": 2.5,
+    "synthetic_delivery": 8.8, "intake": 23.9, "claims_checks": 3.2, "pseudonym_crosswalk": 2.5,
     "eligible_claims": 9.4, "grouped_claims": 9.1, "exclusion_comparison": 6.7,
-    "grouped_claims_grouped_claims_keeps_contract": 4.0, "claim_support_scores": 3.9, "truncated_claims": 16.4,
-    "value_diversity": 1.1, "truncated_claims_truncated_claims_keeps_contract": 2.7, "member_profiles": 1.7,
+    "grouped_claims_checks": 4.0, "claim_support_scores": 3.9, "truncated_claims": 16.4,
+    "value_diversity": 1.1, "truncated_claims_checks": 2.7, "member_profiles": 1.7,
     "reachable_risk": 21.2, "generalization_lattice": 37.2, "generalization_choice": 33.5, "release_claims": 8.2,
     "why_ledger": 26.3, "analyst_questions": 7.0, "attack_sensitivity": 20.2, "attribute_disclosure": 1.2,
     "demographic_risk": 3.2, "inference_channels": 98.7, "inpatient_attack": 3.1, "longitudinal_risk": 7.3,

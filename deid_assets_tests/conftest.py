@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deid_assets_tests import examples  # noqa: F401 - registers the profile that the command line names
-from deid_assets_tests.parts import Part, parts_of
+from deid_assets_tests.parts import Part, measured_seconds, parts_of
 from deid_assets_tests.postgres import Server, postgres_server
 from deid_assets_tests.tracing import traced_or_not
 
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "PART" not in os.environ:
         return
     part = Part(os.environ["PART"])
-    of_file = parts_of((item.location[0] for item in items), part.of)
+    of_file = parts_of((item.location[0] for item in items), part.of, measured_seconds())
     others = [item for item in items if of_file[item.location[0]] != part.number]
     items[:] = [item for item in items if of_file[item.location[0]] == part.number]
     config.hook.pytest_deselected(items=others)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets_tests.parts import Part, parts_of
+from deid_assets_tests.parts import Part, measured_seconds, parts_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,6 +40,10 @@ def test_files_stay_together_and_parts_are_about_as_large():
     assert parts == parts_of([name for name, size in reversed(sizes.items()) for _ in range(size)], 2)
     load = [sum(size for name, size in sizes.items() if parts[name] == part) for part in range(2)]
     assert load == [11, 11]
+
+
+def test_each_file_of_the_measured_ones_exists():
+    assert [file for names in measured_seconds() for file in names.split() if not (ROOT / file).is_file()] == []
 
 
 @pytest.mark.parametrize("text", ["", "3/3", "1", "-1/3", "a/b", "0/0"])

@@ -1,7 +1,7 @@
 """Tracing of branches, in the tests that have to reach those of gate, publication and registry, and in no others.
 
 Coverage begins with each process that finds `COVERAGE_PROCESS_START` in its environment. It makes everything that calls many
-functions half as slow again, so it rests while other tests run. `python -m deid_assets_tests.tracing` prints where they are.
+functions half as slow again, so it rests while other tests run.
 """
 
 import os
@@ -40,7 +40,3 @@ def traced_or_not(place: str) -> Iterator[None]:
     finally:
         os.environ.update(kept)
         tracer.start()
-
-
-if __name__ == "__main__":
-    print("\n".join(TRACED))

@@ -7,7 +7,7 @@ back and calls `judge`, which rejects anything that is missing, stale, of anothe
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, TypeGuard, TypeVar
 
 import pandas as pd
@@ -160,7 +160,7 @@ class Measurement:
 
     def to_json(self) -> dict[str, Json]:
         """Return JSON values; non-finite numbers become "NaN", "Infinity" or "-Infinity"."""
-        return {key: _written(value) for key, value in asdict(self).items()} | {"passed": self.passed}
+        return {key: _written(value) for key, value in vars(self).items()} | {"passed": self.passed}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Json]) -> "Measurement":

@@ -5,7 +5,7 @@ import warnings
 import dagster as dg
 import pytest
 
-from deid_assets.checks.contracts import contract_checks
+from deid_assets.checks.of_assets import asset_checks
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.resources import Keys, RestrictedStore, Workplace
@@ -29,8 +29,8 @@ def evaluate(home: Home, sql: str, asset: str = "released_sample") -> tuple[dg.A
 
     (check,) = [
         one
-        for one in contract_checks(policy_by_name(POLICY), Keys(POLICY), deliveries_of(POLICY))
-        if one.check_key.asset_key.path[-1] == asset
+        for one in asset_checks(policy_by_name(POLICY), Keys(POLICY), deliveries_of(POLICY))
+        if asset in {key.asset_key.path[-1] for key in one.check_keys}
     ]
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions(deliveries_of(POLICY).name, ["2012"])

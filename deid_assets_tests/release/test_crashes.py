@@ -103,7 +103,6 @@ def test_everything_is_flushed_before_the_rename_and_the_registry_after_it(tmp_p
     assert calls[moment + 2] == ("fsync", str(released.parent.parent / "registry.jsonl"))
 
 
-@pytest.mark.matrix
 def test_staging_of_a_killed_process_is_removed_and_of_a_living_one_kept(tmp_path):
     program = (
         "import sys, pathlib\n"

@@ -23,11 +23,15 @@ from deid_assets.methods.population.longitudinal_data import Generalization
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, wilson_interval
 
 POWER = 0.999
-"""Probability with which a class passes whose share is as high as its pilot may understate it: near one, because draws of the few
-classes near the limit cost little, and a release that is refused by chance costs much."""
+"""Probability with which a class passes whose share is as high as its pilot may understate it.
+
+Near one: draws of the few classes near the limit cost little, and a release that is refused by chance costs much.
+"""
 PILOT_DRAWS = FEWEST_DRAWS = 8_192
 MOST_DRAWS = 262_144
 """Draws of each class: of the pilot, and at least and at most of the judgement."""
+WHOLE_NUMBERS = 8
+"""Hits by which the power of draws may go astray from growing with them."""
 
 NEIGHBORS = 4_096
 """Simulated neighbors of each class."""
@@ -83,7 +87,8 @@ def draws_for_power(truth: float, limit: float, confidence: float, power: float 
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
-    return draws(high)
+    # Numbers are whole, so a few hits fewer may suffice where one fewer does not.
+    return draws(next(hits for hits in range(max(0, high - WHOLE_NUMBERS), high + 1) if suffices(hits)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,64 @@
+"""The checks of each asset: its contract, and the risk thresholds that its evidence has to keep. All of them block.
+
+One step judges an asset, with a result for each check: a step of its own for every check took a sixth of a small run.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from deid_assets.assessments.assessment import Gate
+from deid_assets.assessments.evidence import from_frame
+from deid_assets.assessments.registry import gates_of
+from deid_assets.checks.contracts import contract_check_name, contract_statement, keeps_contract
+from deid_assets.checks.risk import within_threshold
+from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.resources import Keys, Workplace
+from deid_assets.schemas import contracts_of
+from deid_assets.stages import stages_of
+from deid_assets.store.guard import without_values
+from deid_assets.store.tables import Table
+
+
+def asset_checks(policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
+    """The checks of one policy: for each asset a contract, and one for each number of an assessment that could refuse."""
+    gates: dict[str, list[Gate[Any]]] = defaultdict(list)
+    for asset, gate in gates_of(policy):
+        gates[asset].append(gate)
+    return [_checks_of(asset, gates[asset], keys, partitions_def) for assets in stages_of(policy).values() for asset in assets]
+
+
+def _checks_of(
+    asset: str, gates: list[Gate[Any]], keys: Keys, partitions_def: dg.PartitionsDefinition
+) -> dg.AssetChecksDefinition:
+    key, contract = keys.asset(asset), contract_check_name(asset)
+    said = {contract: contract_statement(asset), **{gate.check: gate.statement for gate in gates}}
+
+    @dg.multi_asset_check(
+        name=f"{key.to_python_identifier()}_checks",
+        # `partitions_def` matters: without it a pass for one delivery lets automation release another.
+        specs=[
+            dg.AssetCheckSpec(name, asset=key, description=text, blocking=True, partitions_def=partitions_def)
+            for name, text in said.items()
+        ],
+        ins={"table": key},
+        can_subset=True,
+        required_resource_keys={keys.resource},
+    )
+    def judged(context: dg.AssetCheckExecutionContext, table: Table) -> Iterator[dg.AssetCheckResult]:
+        asked = {check.name for check in context.selected_asset_check_keys}
+        workplace: Workplace = getattr(context.resources, keys.resource)
+        store = table.file.parent.parent
+        if contract in asked:
+            with without_values(f"{keys.policy}/{contract}", store):
+                found = keeps_contract(table, contracts_of(workplace.named(keys.policy))[asset])
+            yield found._replace(check_name=contract)
+        asked_gates = [gate for gate in gates if gate.check in asked]
+        if asked_gates:
+            with without_values(f"{keys.policy}/{asset}", store):
+                evidence = from_frame(table.frame())
+            yield from (within_threshold(evidence, gate)._replace(check_name=gate.check) for gate in asked_gates)
+
+    return judged
