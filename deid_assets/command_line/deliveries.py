@@ -11,10 +11,11 @@ from deid_assets.automation.in_use import adopt_here, note_purge, uses_in
 from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.listing import delivery_of
 from deid_assets.command_line.options import Asked
-from deid_assets.command_line.run import find_policy, requested_delivery
+from deid_assets.command_line.run import requested_delivery
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.kinds import require_runnable
+from deid_assets.policy.loading import find_policy
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
 from deid_assets.sources.registration import delivery_file, forget_fetched, register_delivery, registered_delivery, unregister

@@ -331,8 +331,8 @@ def policy() -> None:
 @click.argument("file", type=str, shell_complete=policies)
 def policy_check(file: str) -> None:
     """Explain a policy in plain language, or report what is wrong and where."""
-    from deid_assets.command_line.run import find_policy
     from deid_assets.policy.kinds import require_runnable
+    from deid_assets.policy.loading import find_policy
     from deid_assets.reports.plain_words import explain
 
     found, _ = find_policy(Home.here(), file)
@@ -400,7 +400,7 @@ def policy_pool(name: str, delivery: str, column: str, held_by: tuple[float, ...
     part of the policy, and stay the same for later deliveries.
     """
     from deid_assets.command_line.pools import pooled_hierarchy
-    from deid_assets.command_line.run import find_policy
+    from deid_assets.policy.loading import find_policy
 
     home = Home.here()
     found, _ = find_policy(home, name)
@@ -430,8 +430,8 @@ def policy_adopt(name: str, deliveries: Path | None, **use: object) -> None:
     Adopting it again changes only what the options name. Reload the code location in the UI, or start `deid ui` again.
     """
     from deid_assets.automation.in_use import adopt_here
-    from deid_assets.command_line.run import find_policy
     from deid_assets.policy.kinds import require_runnable
+    from deid_assets.policy.loading import find_policy
 
     home = Home.here().create()
     found, file = find_policy(home, name)

@@ -33,10 +33,10 @@ from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.options import Asked
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import Task, print_summary, summary_json
-from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError
+from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, ReleaseError
 from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
 from deid_assets.policy.kinds import AnyPolicy, require_no_removed_mode, require_runnable
-from deid_assets.policy.loading import ENDINGS, applying_opt_outs, load_policy, policy_by_name
+from deid_assets.policy.loading import applying_opt_outs, find_policy
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.home_journal import VARIABLE as WITNESS
@@ -216,31 +216,6 @@ def _left_behind(task: Task) -> Path | None:
                 if Entry.from_manifest(regular_bytes(folder / MANIFEST)).inputs_digest == inputs:
                     return folder
     return None
-
-
-def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
-    """A policy by its name, or by the path of its YAML file; with the file if it is from elsewhere.
-
-    Raises
-    ------
-    PolicyError
-        If there is none, something is wrong with it, or it names a file of this home.
-    """
-    path = Path(name)
-    if path.suffix not in ENDINGS:
-        return policy_by_name(name, [home.policies]), None
-    policy = load_policy(path)
-    policies = home.policies.resolve()
-    at_home = path.absolute().parent.resolve() == policies
-    for file in (path, *(path.parent / file for file in policy.files)):
-        lies = file.resolve()
-        if lies.is_relative_to(home.root.resolve()) and not (at_home and lies.is_relative_to(policies)):
-            raise PolicyError(
-                f"policy file {path}: it is in the home {home.root}, or names a file there, next to keys and restricted "
-                "data; put the policy and its files into a folder of their own"
-            )
-    # A file that lies among the home's policies is found there as it is.
-    return (applying_opt_outs(policy, home.policies), None) if at_home else (policy, path)
 
 
 def requested_delivery(home: Home, policy: AnyPolicy, asked: Asked) -> Delivery:

@@ -9,11 +9,10 @@ drawn at two significant digits.
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from deid_assets.figures.rendering import (
@@ -30,6 +29,9 @@ from deid_assets.figures.rendering import (
     styled,
     words,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SMALLEST = 11
 """Members that a mark must stand for, at least (Klann et al. 2018; methods#protected-counts)."""
@@ -174,7 +176,7 @@ def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None,
     return rendered(figure)
 
 
-def _gate(axes: Axes, place: int, value: float | None, bound: float | None, threshold: float | None) -> None:
+def _gate(axes: "Axes", place: int, value: float | None, bound: float | None, threshold: float | None) -> None:
     """One row of the dot-and-whisker figure, in per cent."""
     judged = value if bound is None else bound
     passed = threshold is None or (judged is not None and judged <= threshold)

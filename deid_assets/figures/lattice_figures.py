@@ -5,20 +5,19 @@ All show a decision by shape as well as by colour, and in the same way.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.path import Path as Outline
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from deid_assets.figures import rendering
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 _GAP = 0.6
 """Cells between two panels."""
@@ -164,11 +163,9 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
         below = _directly_below(nodes["node"].tolist(), nodes["node"][chosen].iloc[0])
         star = (x[chosen][0], y[chosen][0])
         lines = [(star, lower) for lower in zip(x[below], y[below], strict=True)]
-        axes.add_collection(LineCollection(lines, colors=rendering.BLACK, linewidths=0.8, zorder=4))
+        _add_lines(axes, lines, colors=rendering.BLACK, linewidths=0.8, zorder=4)
         axes.axhline(y[chosen][0], color=rendering.THRESHOLD, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
-    locator = axes.xaxis.get_major_locator()
-    if isinstance(locator, MaxNLocator):
-        locator.set_params(integer=True)
+    axes.locator_params("x", integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: rendering.plain(value))
     axes.set_xlabel("height: levels above the finest node")
     axes.set_ylabel(loss_label)
@@ -228,7 +225,7 @@ def frontier_figure(
     figure, axes = rendering.new_figure(4.2, 4.4)
     axes.set_yscale("log")
     ends = [np.column_stack([loss, np.maximum(bound, zero)])[measured] for bound in (lower, upper)]
-    axes.add_collection(LineCollection(list(np.stack(ends, axis=1)), colors=rendering.PALE, linewidths=1.0, zorder=1))
+    _add_lines(axes, list(np.stack(ends, axis=1)), colors=rendering.PALE, linewidths=1.0, zorder=1)
     shown = np.maximum(share, zero)
     order = np.lexsort((shown, loss))
     axes.step(loss[order], np.minimum.accumulate(shown[order]), where="post", color=rendering.GREY, linewidth=1, zorder=3.5)
@@ -258,7 +255,7 @@ def frontier_figure(
 
 
 def _plot_nodes(
-    axes: Axes, x: np.ndarray, y: np.ndarray, decisions: np.ndarray, chosen: NDArray[np.bool_], hollow: bool = False
+    axes: "Axes", x: np.ndarray, y: np.ndarray, decisions: np.ndarray, chosen: NDArray[np.bool_], hollow: bool = False
 ) -> None:
     """Nodes as marks by decision, undecided ones above the others, the chosen one as a star above all."""
     for mark in _MARKS:
@@ -286,8 +283,10 @@ def _positions(
     return at, cells
 
 
-def _cells_figure(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> tuple[Figure, Axes, float]:
+def _cells_figure(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> "tuple[Figure, Axes, float]":
     """A figure whose axes hold square cells at these places, rows downwards, and the side of a cell in points."""
+    from matplotlib.figure import Figure
+
     across, down = columns[-1] + 1, rows[-1] + 1
     cell = min(_CELL, 8.5 / max(across, down))
     left, right, bottom, top = 0.6, 0.6, 0.75, 0.85
@@ -301,9 +300,11 @@ def _cells_figure(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> tu
 
 
 def _stamp(
-    axes: Axes, x: np.ndarray, y: np.ndarray, outline: Sequence[tuple[float, float]], face: str, edge: str, cell: float
+    axes: "Axes", x: np.ndarray, y: np.ndarray, outline: Sequence[tuple[float, float]], face: str, edge: str, cell: float
 ) -> None:
     """Draw one outline, in units of cells, at many places; as a marker, which an SVG defines once."""
+    from matplotlib.path import Path as Outline
+
     if len(x):
         largest = max(abs(number) for point in outline for number in point)
         axes.plot(
@@ -313,7 +314,7 @@ def _stamp(
 
 
 def _number(
-    axes: Axes, axis: str, names: Sequence[str], sizes: dict[str, int], cells: NDArray[np.float64], cell: float
+    axes: "Axes", axis: str, names: Sequence[str], sizes: dict[str, int], cells: NDArray[np.float64], cell: float
 ) -> None:
     """Number the levels along an axis: cells by the innermost dimension, panels by the next, the rest in the label."""
     of_axis = axes.xaxis if axis == "x" else axes.yaxis
@@ -338,7 +339,7 @@ def _number(
         other_axis.set_label_text(f"level of {' > '.join(rendering.words(name) for name in names[:-1])}", fontweight="bold")
 
 
-def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, largest: float) -> None:
+def _share_axis(axes: "Axes", smallest: float, zero: float, with_zero: bool, largest: float) -> None:
     """Ticks in per cent at powers of ten, and one for zero where there are zeros."""
     top = 10 ** np.ceil(np.log10(largest))
     powers = 10.0 ** np.arange(round(np.log10(smallest)), round(np.log10(top)) + 1)
@@ -357,7 +358,7 @@ def _directly_below(nodes: Sequence[str], node: str) -> NDArray[np.bool_]:
 
 
 def _legend(
-    figure: Figure,
+    figure: "Figure",
     decisions: np.ndarray,
     chosen: bool,
     framed: bool,
@@ -390,5 +391,12 @@ def _legend(
     figure.legend(handles=handles, loc=place, ncols=in_a_row, frameon=False, fontsize=8, handletextpad=0.3)
 
 
-def _sample(label: str, **style: Any) -> Line2D:
-    return Line2D([], [], label=label, **{"linestyle": "none", **style})
+def _sample(label: str, **style: Any) -> "Line2D":
+    return rendering.sample(label, **{"linestyle": "none", **style})
+
+
+def _add_lines(axes: "Axes", lines: Sequence[Any], **look: Any) -> None:
+    """Draw many lines as one collection."""
+    from matplotlib.collections import LineCollection
+
+    axes.add_collection(LineCollection(lines, **look))

@@ -13,14 +13,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.typing import RcKeyType
 from PIL import Image
+
+# Matplotlib is imported where a figure is drawn: commands that draw none start sooner.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.typing import RcKeyType
 
 LARGEST = 50_000
 """Characters of a Markdown image, at most : metadata go into the event log, and into every page."""
@@ -35,7 +38,7 @@ THRESHOLD = BLACK
 DARK_ORANGE = "#A85300"
 """Orange of which text and thin lines are legible on white (contrast 5.3; Okabe and Ito's has 2.2)."""
 
-STYLE: Mapping[RcKeyType, Any] = MappingProxyType(
+STYLE: Mapping["RcKeyType", Any] = MappingProxyType(
     {
         # Text stays text: smaller than outlines, sharp at any size, and shown in whatever sans-serif the reader has.
         # DejaVu Sans comes with matplotlib, so that the layout is the same everywhere; it is wide, so that no other
@@ -61,7 +64,6 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _DPI = (160, 120, 96, 72, 50)
 _ROOM_FOR_ALT = 500
 _LEAST_MARKER = '<use xlink:href="#m0" x="1" y="1"/>'
-_DEFAULTS = {name: value for name, value in mpl.rcParamsDefault.items() if name not in ("backend", "backend_fallback")}
 # rcParams belong to the process: a figure of another run must not be drawn while they are ours.
 _STYLE_LOCK = threading.RLock()
 
@@ -69,29 +71,41 @@ _STYLE_LOCK = threading.RLock()
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
     """Context, or decorator, in which figures are made and drawn: this module's style, whatever a matplotlibrc says."""
-    with _STYLE_LOCK, mpl.rc_context({**_DEFAULTS, **STYLE}):
+    import matplotlib as mpl
+
+    defaults = {name: value for name, value in mpl.rcParamsDefault.items() if name not in ("backend", "backend_fallback")}
+    with _STYLE_LOCK, mpl.rc_context({**defaults, **STYLE}):
         yield
 
 
-def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+def new_figure(width: float, height: float) -> "tuple[Figure, Axes]":
     """A white figure with one set of axes; width and height in inches."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     return figure, figure.subplots()
 
 
-def name_rows(axes: Axes, names: Sequence[str], **look: Any) -> None:
+def sample(label: str, **style: Any) -> "Line2D":
+    """What a legend shows of a line or a mark."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=label, **style)
+
+
+def name_rows(axes: "Axes", names: Sequence[str], **look: Any) -> None:
     """Name what was drawn at 0, 1, ... from the top; `look` is what else the labels look like."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, **look)
 
 
-def beside(axes: Axes, text: str, at: tuple[Any, Any], points: tuple[float, float], **look: Any) -> None:
+def beside(axes: "Axes", text: str, at: tuple[Any, Any], points: tuple[float, float], **look: Any) -> None:
     """Write a text so many points beside a place; `look` is what else it looks like."""
     axes.annotate(text, at, xytext=points, textcoords="offset points", **{"fontsize": 8, **look})
 
 
-def rendered(figure: Figure, largest: int = LARGEST) -> bytes:
+def rendered(figure: "Figure", largest: int = LARGEST) -> bytes:
     """Draw the figure as SVG; as PNG, at the highest resolution that fits, where the SVG would be too large.
 
     Parameters
@@ -120,7 +134,7 @@ def rendered(figure: Figure, largest: int = LARGEST) -> bytes:
     raise ValueError(f"the figure does not fit into {largest:,} characters, even at {_DPI[-1]} dots per inch")
 
 
-def _too_many_markers(figure: Figure, largest: int) -> bool:
+def _too_many_markers(figure: "Figure", largest: int) -> bool:
     """Whether the SVG is certainly too large, so that it need not be drawn; one of 100,000 markers takes seconds.
 
     A figure with a layout is laid out by its first drawing, which is that of the SVG.
@@ -190,13 +204,13 @@ def markdown_image(image: bytes, alt: str, largest: int = LARGEST) -> str:
     return text
 
 
-def _svg(figure: Figure) -> bytes:
+def _svg(figure: "Figure") -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return _compact(buffer.getvalue().decode())
 
 
-def _png(figure: Figure, dpi: int) -> bytes:
+def _png(figure: "Figure", dpi: int) -> bytes:
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=dpi)
     # Few colours are in use: a palette shows them all in a third of the space. Maximum coverage keeps the rare ones.

@@ -3,8 +3,6 @@
 import functools
 from collections.abc import Mapping, Sequence
 
-from matplotlib.lines import Line2D
-
 from deid_assets.figures import rendering
 from deid_assets.figures.heritage import TABLE_7
 
@@ -83,12 +81,11 @@ def _drawn(
     axes.xaxis.set_major_formatter(lambda value, _: rendering.plain(value))
     axes.set_xlabel("success of a neighbor [%]: measured, joint upper bound; rows by power")
     handles = [
-        Line2D([], [], marker=mark, color=color, linewidth=1.6, markersize=5, label=label)
-        for mark, color, label in _MARKS.values()
+        rendering.sample(label, marker=mark, color=color, linewidth=1.6, markersize=5) for mark, color, label in _MARKS.values()
     ]
     handles.append(
-        Line2D(
-            [], [], marker="D", label="El Emam et al. 2012, any member", color=rendering.BLACK, markerfacecolor="none",
+        rendering.sample(
+            "El Emam et al. 2012, any member", marker="D", color=rendering.BLACK, markerfacecolor="none",
             linestyle="none", markersize=5,
         )
     )  # fmt: skip

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.patches import Patch
-
 from deid_assets.figures.rendering import BLACK, BLUE, GREY, ORANGE, beside, name_rows, new_figure, plain, rendered, styled
 
 _HATCHED: dict[str, Any] = {"facecolor": "white", "edgecolor": ORANGE, "hatch": "////"}
@@ -132,6 +130,8 @@ def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | 
     axes.set_xlim(max(lowest, -50.0) - 4, min(highest, 150.0) + 4)
     name_rows(axes, [name for name, _ in rows])
     axes.set_xlabel("kept by the release [%]")
+    from matplotlib.patches import Patch
+
     handles = [Patch(label=label, **look) for label, look in kinds.items()]
     axes.legend(handles=handles, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0))
     return rendered(figure)

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from matplotlib.ticker import MaxNLocator
-
 from deid_assets.figures.rendering import BLUE, GREY, THRESHOLD, VERMILION, beside, new_figure, plain, rendered, styled
 
 _WIDTH, _HEIGHT = 4.4, 2.9
@@ -33,6 +31,8 @@ def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], li
     ValueError
         If there are no classes.
     """
+    from matplotlib.ticker import MaxNLocator
+
     if not classes:
         raise ValueError("a figure of classes needs a class")
     figure, axes = new_figure(_WIDTH, _HEIGHT)

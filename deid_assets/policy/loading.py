@@ -28,6 +28,7 @@ from deid_assets.policy.rules.validation import problems
 from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.policy.yaml_text import LARGEST_FILE, Parsed, parse
 from deid_assets.store.digests import bytes_digest, is_digest
+from deid_assets.store.home import Home
 
 ENDINGS = (".yaml", ".yml")
 TEXT = "policy.yaml"
@@ -445,6 +446,31 @@ def _by_name(texts: Iterable[PolicyText | NoText]) -> Policies:
         found.setdefault(name, (text, policy))
     # A name that stands for more than one text stands for none: nobody could tell which of them decided.
     return Policies({name: policy for name, (_, policy) in found.items() if name not in unusable}, unusable)
+
+
+def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
+    """A policy by its name, or by the path of its YAML file; with the file if it is from elsewhere.
+
+    Raises
+    ------
+    PolicyError
+        If there is none, something is wrong with it, or it names a file of this home.
+    """
+    path = Path(name)
+    if path.suffix not in ENDINGS:
+        return policy_by_name(name, [home.policies]), None
+    policy = load_policy(path)
+    policies = home.policies.resolve()
+    at_home = path.absolute().parent.resolve() == policies
+    for file in (path, *(path.parent / file for file in policy.files)):
+        lies = file.resolve()
+        if lies.is_relative_to(home.root.resolve()) and not (at_home and lies.is_relative_to(policies)):
+            raise PolicyError(
+                f"policy file {path}: it is in the home {home.root}, or names a file there, next to keys and restricted "
+                "data; put the policy and its files into a folder of their own"
+            )
+    # A file that lies among the home's policies is found there as it is.
+    return (applying_opt_outs(policy, home.policies), None) if at_home else (policy, path)
 
 
 def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> AnyPolicy:

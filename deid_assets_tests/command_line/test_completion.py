@@ -82,3 +82,11 @@ def test_completing_loads_nothing_that_takes_long(home):
     *printed, loaded = ran.stdout.splitlines()
     assert printed == ["plain,heritage", "plain,heritage_public"]
     assert not set(SLOW) & set(loaded.split())
+
+
+@pytest.mark.parametrize("words", [("policy", "check", "heritage_public"), ("verify", "no_such_folder"), ("key", "export")])
+def test_commands_that_only_read_load_nothing_that_takes_long(home, words):
+    script = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from deid_assets.__main__ import main; main()"
+    ran = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+    *_, loaded = ran.stdout.splitlines()
+    assert not {"dagster", "matplotlib", "pandera", "ibis", "sklearn"} & set(loaded.split())

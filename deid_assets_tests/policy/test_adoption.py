@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.command_line.run import find_policy
 from deid_assets.errors import PolicyError
 from deid_assets.policy import adoption
 from deid_assets.policy.adoption import adopt
-from deid_assets.policy.loading import load_policy, policies_in, policy_called
+from deid_assets.policy.loading import find_policy, load_policy, policies_in, policy_called
 from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy

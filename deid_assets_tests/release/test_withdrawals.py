@@ -13,9 +13,9 @@ from deid_assets.command_line.deciding import releases_here
 from deid_assets.command_line.main import main
 from deid_assets.command_line.options import Asked
 from deid_assets.command_line.progress import progress_of
-from deid_assets.command_line.run import find_policy, run_policy
+from deid_assets.command_line.run import run_policy
 from deid_assets.errors import PolicyError, RefusedError, ReleaseError
-from deid_assets.policy.loading import policies_in, policy_by_name, policy_called
+from deid_assets.policy.loading import find_policy, policies_in, policy_by_name, policy_called
 from deid_assets.policy.withdrawals import FILE, OptOutLine, note, withdrawn_members
 from deid_assets.release.cumulative import last_generalization, releases_before, releases_made
 from deid_assets.release.keyring import signing_key_of

@@ -30,8 +30,8 @@ A cautious adversary links a record only if the file has one person in its class
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from scipy.special import gammaln
 
 DIRECT_TERMS = 100_000
@@ -274,7 +274,7 @@ def mean_of_attempts(shares: ArrayLike, confidence: float) -> tuple[float, float
     shares = np.asarray(shares, dtype=float)
     if shares.size < 2:
         return None
-    error = float(stats.t.isf((1 - confidence) / 2, shares.size - 1)) * float(shares.std(ddof=1)) / shares.size**0.5
+    error = float(scipy.stats.t.isf((1 - confidence) / 2, shares.size - 1)) * float(shares.std(ddof=1)) / shares.size**0.5
     mean = float(shares.mean())
     return mean, min(1.0, mean + error)
 

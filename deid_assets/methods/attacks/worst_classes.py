@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.attacks.neighbor_attack import success_given_membership
@@ -76,10 +76,10 @@ def draws_for_power(truth: float, limit: float, confidence: float, power: float 
         return float("inf")
 
     def draws(hits: int) -> float:
-        return float(stats.nbinom.isf(1 - confidence, hits + 1, limit)) + hits + 1
+        return float(scipy.stats.nbinom.isf(1 - confidence, hits + 1, limit)) + hits + 1
 
     def suffices(hits: int) -> bool:
-        return bool(stats.binom.cdf(hits, draws(hits), truth) >= power)
+        return bool(scipy.stats.binom.cdf(hits, draws(hits), truth) >= power)
 
     low, high = -1, 0
     while not suffices(high):

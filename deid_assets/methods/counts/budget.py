@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize, special
+import scipy
+from scipy import special
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
@@ -62,10 +63,10 @@ def rho_of_tables(cells: Sequence[CellName], sums: Sequence[Sum], sd: np.ndarray
     worst = float(price @ contribution)
     if not len(sums):
         return worst
-    found = optimize.milp(
+    found = scipy.optimize.milp(
         -price,
-        constraints=optimize.LinearConstraint(sum_matrix(cells, sums), 0, 0),
-        bounds=optimize.Bounds(0, contribution),
+        constraints=scipy.optimize.LinearConstraint(sum_matrix(cells, sums), 0, 0),
+        bounds=scipy.optimize.Bounds(0, contribution),
     )
     return worst if found.status != 0 else min(worst, -found.fun * (1 + 1e-9))
 
@@ -90,7 +91,7 @@ def epsilon(rho: float, delta: float) -> float:
         order = 1 + math.exp(log_order)
         return order * rho + math.log(1 / (order * delta)) / (order - 1) + math.log1p(-1 / order)
 
-    found = optimize.minimize_scalar(at, bounds=(-12.0, 25.0), method="bounded", options={"xatol": 1e-10})
+    found = scipy.optimize.minimize_scalar(at, bounds=(-12.0, 25.0), method="bounded", options={"xatol": 1e-10})
     return max(0.0, float(found.fun))
 
 
@@ -105,7 +106,7 @@ def rho_within(epsilon_at_most: float, delta: float) -> float:
     if not (epsilon_at_most > 0 and math.isfinite(epsilon_at_most)):
         raise CountsError("epsilon must be finite and above 0")
     # rho-zCDP is at most (epsilon, delta) with epsilon = rho at best, so that the cost is at most epsilon.
-    return float(optimize.brentq(lambda rho: epsilon(rho, delta) - epsilon_at_most, 0.0, 2 * epsilon_at_most + 1))
+    return float(scipy.optimize.brentq(lambda rho: epsilon(rho, delta) - epsilon_at_most, 0.0, 2 * epsilon_at_most + 1))
 
 
 def best_guess(rho: float) -> float:

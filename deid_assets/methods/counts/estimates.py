@@ -26,7 +26,8 @@ from fractions import Fraction
 from math import floor
 
 import numpy as np
-from scipy import signal, sparse, special
+import scipy
+from scipy import sparse, special
 from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
@@ -100,7 +101,7 @@ def _rounded_mean(draws: Mapping[float, int]) -> float:
         sums = _sum_of_rounded(sd, repeats)
         reach = len(sums) // 2
         at = np.rint(np.arange(-reach, reach + 1) / (sd**2 * total) / _GRID).astype(np.int64)
-        mean = signal.fftconvolve(mean, np.bincount(at - at[0], sums))
+        mean = scipy.signal.fftconvolve(mean, np.bincount(at - at[0], sums))
     # A point of each group is off by half a step at most: whatever may be inside counts.
     middle = (len(mean) - 1) // 2
     inside = int(np.floor(0.5 / _GRID + len(draws) / 2))
@@ -113,7 +114,7 @@ def _sum_of_rounded(sd: float, repeats: int) -> np.ndarray:
     one = np.array([noise_probability(noise, noise, sd) for noise in range(-reach, reach + 1)])
     total = np.ones(1)
     for _ in range(repeats):
-        total = signal.fftconvolve(total, one) if len(total) > 500 else np.convolve(total, one)
+        total = scipy.signal.fftconvolve(total, one) if len(total) > 500 else np.convolve(total, one)
     return total
 
 

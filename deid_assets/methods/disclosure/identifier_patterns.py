@@ -10,6 +10,7 @@ import re
 import sys
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 
 from deid_assets.methods.disclosure.attribute_leaks import PLACEHOLDERS
 from deid_assets.store.tables import Table, quoted
@@ -70,9 +71,14 @@ SEVERAL_WORDS = r"\p{L}[\p{L}'’.-]*,?((?: +|,)\p{L}[\p{L}'’.-]*,?){1,3}"
 """Two to four words of letters, as in names of persons."""
 
 
-_DIGITS = [chr(code) for code in range(128, sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Nd"]
 _SIGNS = {"＠": "@", "﹫": "@", "．": ".", "｡": ".", "／": "/", "：": ":", "−": "-"}
-_ALIKE = _SIGNS | {digit: str(unicodedata.decimal(digit)) for digit in _DIGITS}
+
+
+@cache
+def digits() -> dict[str, str]:
+    """The decimal digits of other scripts, each with the one of 0 to 9 that it stands for."""
+    every = map(chr, range(128, sys.maxunicode + 1))
+    return {char: str(unicodedata.decimal(char)) for char in every if unicodedata.category(char) == "Nd"}
 
 
 def displayed(value: str) -> str:
@@ -82,7 +88,8 @@ def displayed(value: str) -> str:
     holds with decimals or an exponent, such as 20080105.0, is the whole number that it is.
     """
     seen = rf"regexp_replace(regexp_replace({value}::VARCHAR, '\p{{Cf}}', '', 'g'), '\p{{Zs}}', ' ', 'g')"
-    text = f"trim(translate(regexp_replace({seen}, '\\p{{Pd}}', '-', 'g'), '{''.join(_ALIKE)}', '{''.join(_ALIKE.values())}'))"
+    alike = _SIGNS | digits()
+    text = f"trim(translate(regexp_replace({seen}, '\\p{{Pd}}', '-', 'g'), '{''.join(alike)}', '{''.join(alike.values())}'))"
     whole = f"TRY_CAST(TRY_CAST({text} AS DECIMAL(38, 9)) AS HUGEINT)::VARCHAR"
     return rf"""CASE WHEN regexp_matches({text}, '^[0-9]+[.]0+$') THEN regexp_extract({text}, '^[0-9]+')
         WHEN regexp_matches({text}, '^[0-9]([.][0-9]+)?[eE][+]?[0-9]{{1,2}}$') THEN coalesce({whole}, {text}) ELSE {text} END"""

@@ -1,10 +1,9 @@
 """Which members and claims may not be released (El Emam et al. 2012, Multimedia Appendix 1, section 2; methods#removal)."""
 
-import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from deid_assets.methods.disclosure.identifier_patterns import digits
 from deid_assets.methods.preparation.rule_figures import may_be_newborn
 from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.reference.known_columns import CODE_COLUMNS, DECLARED_CODES, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
@@ -154,26 +153,13 @@ def _alike(identifier: str) -> str:
     characters, the encoding of accents, and digits, letters and dashes of another script or width that look the same.
     """
     plain = rf"lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g')))"
-    same = f"translate({plain}, '{''.join(_LETTERS)}', '{''.join(_LETTERS.values())}')"
-    for pattern, text in _CLASSES.items():
-        same = f"regexp_replace({same}, '{pattern}', '{text}', 'g')"
+    like = _LETTERS | digits()
+    same = f"translate({plain}, '{''.join(like)}', '{''.join(like.values())}')"
+    same = f"regexp_replace({same}, '[\\p{{Pd}}−]', '-', 'g')"
     # Hardly any identifier has other characters, and these take a hundred times as long.
     either = rf"CASE WHEN regexp_matches({plain}, '[^\x00-\x7F]') THEN {same} ELSE {plain} END"
     return f"ltrim(regexp_replace({either}, '([0-9])[.]0+$', '\\1'), '0')"
 
-
-def _digits() -> dict[str, str]:
-    """Classes of the characters that are the same digit in all scripts."""
-    found: dict[str, str] = {}
-    for char in map(chr, range(128, sys.maxunicode + 1)):
-        if unicodedata.category(char) == "Nd":
-            digit = str(unicodedata.decimal(char))
-            found[digit] = found.get(digit, "") + char
-    return {f"[{characters}]": digit for digit, characters in found.items()}
-
-
-_CLASSES = _digits() | {"[\\p{Pd}\N{MINUS SIGN}]": "-"}
-"""Classes of characters that look like one of ASCII, which stands for them."""
 
 _LETTERS = {chr(0xFF41 + place): chr(ord("a") + place) for place in range(26)} | dict(
     zip("авекмнорстхуіѕјαβεικνορτυχ", "abekmhopctxyisjabeiknoptux", strict=True)

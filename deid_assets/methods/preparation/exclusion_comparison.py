@@ -15,11 +15,13 @@ The distance is computed on the values themselves; the printed tables bin them a
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import sparse
 
 from deid_assets.store.tables import Table, quoted
 
@@ -28,8 +30,11 @@ CONFIDENCE = 0.99
 
 _MEMBERS_AT_ONCE = 16_384
 
-# Lookup table for Poisson(1): 2^16 equally likely entries; its mean and variance are accurate to 1e-4.
-_POISSON = stats.poisson.ppf((np.arange(2**16) + 0.5) / 2**16, 1).astype(np.uint8)
+
+@cache
+def _poisson() -> np.ndarray:
+    """Lookup table for Poisson(1): 2^16 equally likely entries; its mean and variance are accurate to 1e-4."""
+    return np.asarray(scipy.stats.poisson.ppf((np.arange(2**16) + 0.5) / 2**16, 1).astype(np.uint8))
 
 
 @dataclass(frozen=True)
@@ -233,7 +238,7 @@ def _poisson_bootstrap(per_member: sparse.csr_array, rng: np.random.Generator, r
     total = np.zeros((replicates, per_member.shape[1]))
     for first in range(0, per_member.shape[0], _MEMBERS_AT_ONCE):
         some = per_member[first : first + _MEMBERS_AT_ONCE]
-        weights = _POISSON[rng.integers(0, 2**16, size=(some.shape[0], replicates), dtype=np.uint16)]
+        weights = _poisson()[rng.integers(0, 2**16, size=(some.shape[0], replicates), dtype=np.uint16)]
         # Sums of integer products are exact, so neither order nor number of threads matters.
         total += (some.T @ weights.astype(float)).T
     return total

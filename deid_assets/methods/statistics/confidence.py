@@ -11,7 +11,7 @@ sample without trials.
 import math
 
 import numpy as np
-from scipy import stats
+import scipy
 
 TRIES_AT_MOST = 3
 """Maximum number of times draws may judge a release after refusals by chance, including the first."""
@@ -60,7 +60,7 @@ def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[f
     _check(hits, trials, confidence)
     if trials == 0:
         return 0.0, 1.0
-    z, share = float(stats.norm.isf((1 - confidence) / 2)), hits / trials
+    z, share = float(scipy.stats.norm.isf((1 - confidence) / 2)), hits / trials
     scale = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
@@ -78,8 +78,8 @@ def clopper_pearson_interval(hits: int, trials: int, confidence: float = 0.95) -
     """
     _check(hits, trials, confidence)
     tail = (1 - confidence) / 2
-    lower = 0.0 if hits == 0 else float(stats.beta.ppf(tail, hits, trials - hits + 1))
-    upper = 1.0 if hits == trials else float(stats.beta.isf(tail, hits + 1, trials - hits))
+    lower = 0.0 if hits == 0 else float(scipy.stats.beta.ppf(tail, hits, trials - hits + 1))
+    upper = 1.0 if hits == trials else float(scipy.stats.beta.isf(tail, hits + 1, trials - hits))
     return lower, upper
 
 
@@ -92,7 +92,7 @@ def clopper_pearson_upper_bound(hits: int, trials: int, confidence: float = 0.99
     0.004595
     """
     _check(hits, trials, confidence)
-    return 1.0 if hits == trials else float(stats.beta.isf(1 - confidence, hits + 1, trials - hits))
+    return 1.0 if hits == trials else float(scipy.stats.beta.isf(1 - confidence, hits + 1, trials - hits))
 
 
 def empirical_bernstein_upper_bound(values: np.ndarray, value_range: float, confidence: float = 0.99) -> float:
@@ -157,7 +157,7 @@ def range_on_fresh_trials(values: np.ndarray, value_range: float, trials: int, c
     """
     mean, variance = float(values.mean()), float(values.var(ddof=1))
     centre = mean if confidence is None else mean + _bernstein_margin(variance, trials, value_range, confidence)
-    z, ours, theirs = float(stats.norm.isf(1 - CERTAINTY)), variance / len(values), variance / trials
+    z, ours, theirs = float(scipy.stats.norm.isf(1 - CERTAINTY)), variance / len(values), variance / trials
     return centre - z * math.sqrt(ours) + z * math.sqrt(theirs), centre + z * math.sqrt(ours + theirs)
 
 

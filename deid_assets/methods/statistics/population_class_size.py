@@ -33,8 +33,9 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special, stats
+from scipy import special
 
 from deid_assets.methods.statistics.confidence import wilson_interval
 
@@ -191,7 +192,7 @@ def minimum_sample_class_size(alpha: float, estimator: Estimator, F: int = 20) -
 def _smallest_surprising(mean: float) -> int:
     """Return the smallest f with P(X >= f given X >= 1) <= TEST_LEVEL for a Poisson X of this mean."""
     size = 1
-    while stats.poisson.sf(size - 1, mean) > TEST_LEVEL * -math.expm1(-mean):
+    while scipy.stats.poisson.sf(size - 1, mean) > TEST_LEVEL * -math.expm1(-mean):
         size += 1
     return size
 
@@ -303,7 +304,7 @@ class Explained:
 
     def _minimum(self, objective: np.ndarray) -> float | None:
         """Return the least mean of a number for each of `_MEANS` over the distributions; None if the solver finds none."""
-        solved = optimize.linprog(objective, *self._ranges, np.ones((1, len(_MEANS))), [self.shares.sum()])
+        solved = scipy.optimize.linprog(objective, *self._ranges, np.ones((1, len(_MEANS))), [self.shares.sum()])
         return float(solved.fun) if solved.success and solved.fun is not None else None
 
     @cached_property
@@ -313,10 +314,10 @@ class Explained:
         ranges = np.array(
             [wilson_interval(round(share * self.trials), self.trials, level) for share in self.shares[: len(_LARGEST)]]
         )
-        explained = np.diff(stats.poisson.cdf(_LARGEST[:, None] - 1, _MEANS), axis=0, prepend=0.0)
+        explained = np.diff(scipy.stats.poisson.cdf(_LARGEST[:, None] - 1, _MEANS), axis=0, prepend=0.0)
         return np.concatenate([explained, -explained]), np.concatenate([ranges[:, 1], -ranges[:, 0]])
 
 
 def _smaller(k: int, times: float) -> np.ndarray:
     """Return the probability that a class is smaller than k, by its mean now."""
-    return np.asarray(stats.poisson.cdf(k - 2, times * _MEANS))
+    return np.asarray(scipy.stats.poisson.cdf(k - 2, times * _MEANS))

@@ -24,8 +24,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special, stats
+from scipy import special
 
 SMALL_FRACTION = 0.1
 """Largest sampling fraction for which the rule takes Pitman's estimate."""
@@ -136,7 +137,7 @@ def zayatz(i: NDArray, s: NDArray, population: int) -> float:
     Hyp(1; N, i, n) is the probability that exactly one of i members is sampled.
     """
     n = int(i @ s)
-    one_sampled = np.asarray(stats.hypergeom.pmf(1, population, i.astype(np.int64), n))
+    one_sampled = np.asarray(scipy.stats.hypergeom.pmf(1, population, i.astype(np.int64), n))
     unique = i == 1
     expected = float((s * one_sampled).sum())
     return float((s[unique] * one_sampled[unique]).sum() / expected * s[unique].sum() * population / n) if expected else 0.0
@@ -171,7 +172,7 @@ def fit_pitman(i: NDArray, s: NDArray) -> tuple[float, float] | str:
             return math.exp(low) - a
         if score(high) >= 0:
             return math.exp(high) - a
-        return math.exp(optimize.brentq(score, low, high, xtol=1e-10)) - a
+        return math.exp(scipy.optimize.brentq(score, low, high, xtol=1e-10)) - a
 
     def against(a: float) -> float:
         theta = theta_at(a)
@@ -181,7 +182,7 @@ def fit_pitman(i: NDArray, s: NDArray) -> tuple[float, float] | str:
     grid = np.concatenate([[_EDGE], np.linspace(0.02, 0.98, 25), [1 - _EDGE]])
     best = int(np.argmin([against(a) for a in grid]))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-    a = float(optimize.minimize_scalar(against, bounds=bounds, method="bounded", options={"xatol": 1e-8}).x)
+    a = float(scipy.optimize.minimize_scalar(against, bounds=bounds, method="bounded", options={"xatol": 1e-8}).x)
     if a > 1 - _BOUNDARY:
         return "the likelihood rises towards a = 1, where every member is unique"
     return theta_at(a), a
@@ -236,7 +237,7 @@ def fit_slide_negative_binomial(i: NDArray, s: NDArray, fraction: float) -> tupl
 
     solved = []
     for start in [(log_a, logit_b) for log_a in (-3, -1, 0.5, 2) for logit_b in (-6, -3, -1, 1)]:
-        found = optimize.least_squares(residuals, start, bounds=([-15, -25], [8, 15]), xtol=1e-12, ftol=1e-12, gtol=1e-12)
+        found = scipy.optimize.least_squares(residuals, start, bounds=([-15, -25], [8, 15]), xtol=1e-12, ftol=1e-12, gtol=1e-12)
         if np.abs(found.fun).max() < _SOLVED:
             a, b = math.exp(found.x[0]), float(special.expit(found.x[1]))
             sampled = number * fraction * (1 + a * (1 - b) / b)

@@ -13,7 +13,7 @@ attack that finds nothing to measure is refused by its gate.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from scipy.stats import binom
+import scipy
 
 from deid_assets.methods.preparation.rule_figures import (
     AGE_AND_SEX,
@@ -66,7 +66,7 @@ class Need:
         """Whether the delivery meets it; an empty delivery has no needs."""
         if figure.count >= self.at_least * figure.of:
             return True
-        return self.by_chance and float(binom.cdf(figure.count, figure.of, min(self.at_least, 1.0))) >= CHANCE
+        return self.by_chance and float(scipy.stats.binom.cdf(figure.count, figure.of, min(self.at_least, 1.0))) >= CHANCE
 
     @property
     def stated(self) -> str:

@@ -5,11 +5,10 @@ Of a flat table, records are counted. What one person adds to a count is at most
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
-from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, published_attributes
 from deid_assets.assessments.kernel_input import chosen_levels
@@ -27,10 +26,12 @@ from deid_assets.policy.sections.counts import characteristics_of, level_or_valu
 from deid_assets.release.counts.cells import Row, by_level, by_values, class_rows, counted_frame, step_rows
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import COHORT_SECTIONS, drawn, shape
-from deid_assets.schemas.counts import files_of
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.flat import OPTED_OUT, RECORDS
 from deid_assets.store.tables import Table
+
+if TYPE_CHECKING:
+    from pandera.ibis import DataFrameSchema
 
 
 def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -> tuple[AttritionStep, ...]:
@@ -337,8 +338,11 @@ class Counting(Generic[P]):
     ordered: Callable[[P], set[str]]
 
     @property
-    def files(self) -> dict[str, DataFrameSchema]:
+    def files(self) -> "dict[str, DataFrameSchema]":
         """The contracts of the files of counts, by name."""
+        # Here, because commands that only read a release start sooner without contracts.
+        from deid_assets.schemas.counts import files_of
+
         return files_of(self.unit, self.described)
 
 
