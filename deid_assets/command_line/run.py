@@ -365,9 +365,8 @@ def _say(progress: Progress, event: dg.DagsterEvent) -> None:
     """Say of an event what people want to know."""
     if event.event_type == dg.DagsterEventType.STEP_START:
         name = str(event.step_key).split("__")[-1]
-        asset = max((one for one in STAGE_OF if name.startswith(f"{one}_")), key=len, default="")
-        # The step of a check has the asset's name and the check's in one.
-        said = name if name in STAGE_OF or not asset else f"check {name.removeprefix(f'{asset}_')}"
+        asset = name.removesuffix("_checks")
+        said = f"checks of {asset}" if asset != name and asset in STAGE_OF else name
         progress.doing(str(event.step_key), said)
     elif event.event_type in _STEP_ENDED:
         progress.did(str(event.step_key))
