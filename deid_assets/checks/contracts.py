@@ -12,12 +12,8 @@ def contract_check_name(asset: str) -> str:
     return f"{asset}_keeps_contract"
 
 
-def contract_statement(asset: str) -> str:
-    """What the check says."""
-    return f"Every row of {asset} meets the contract of its columns: types, roles, allowed values and keys."
-
-
 def keeps_contract(table: Table, contract: DataFrameSchema) -> dg.AssetCheckResult:
     """Hold a table against its contract; what breaks it is counted by column and rule."""
     broken = violations(table, contract)
-    return dg.AssetCheckResult(passed=not broken, metadata={"measured": sum(broken.values()), "threshold": 0, **broken})
+    numbers = {"measured": sum(broken.values()), "threshold": 0, **broken}
+    return dg.AssetCheckResult(passed=not broken, check_name=contract_check_name(table.name), metadata=numbers)

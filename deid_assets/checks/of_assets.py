@@ -1,10 +1,12 @@
 """The checks of each asset: its contract, and the risk thresholds that its evidence has to keep. All of them block.
 
-One step judges an asset, with a result for each check: a step of its own for every check took a sixth of a small run.
+One step judges an asset, with a result for each check: some executors start a process for each step, which takes longer than a
+check.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -12,7 +14,7 @@ import dagster as dg
 from deid_assets.assessments.assessment import Gate
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.registry import gates_of
-from deid_assets.checks.contracts import contract_check_name, contract_statement, keeps_contract
+from deid_assets.checks.contracts import contract_check_name, keeps_contract
 from deid_assets.checks.risk import within_threshold
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import Keys, Workplace
@@ -20,6 +22,9 @@ from deid_assets.schemas import contracts_of
 from deid_assets.stages import stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import Table
+
+STEP_ENDING = "_checks"
+"""How the name of the step ends that judges an asset; before it stands the asset's."""
 
 
 def asset_checks(policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
@@ -34,14 +39,16 @@ def _checks_of(
     asset: str, gates: list[Gate[Any]], keys: Keys, partitions_def: dg.PartitionsDefinition
 ) -> dg.AssetChecksDefinition:
     key, contract = keys.asset(asset), contract_check_name(asset)
-    said = {contract: contract_statement(asset), **{gate.check: gate.statement for gate in gates}}
+    statements = {gate.check: gate.statement for gate in gates} | {
+        contract: f"Every row of {asset} meets the contract of its columns: types, roles, allowed values and keys."
+    }
 
     @dg.multi_asset_check(
-        name=f"{key.to_python_identifier()}_checks",
+        name=f"{key.to_python_identifier()}{STEP_ENDING}",
         # `partitions_def` matters: without it a pass for one delivery lets automation release another.
         specs=[
             dg.AssetCheckSpec(name, asset=key, description=text, blocking=True, partitions_def=partitions_def)
-            for name, text in said.items()
+            for name, text in statements.items()
         ],
         ins={"table": key},
         can_subset=True,
@@ -49,16 +56,16 @@ def _checks_of(
     )
     def judged(context: dg.AssetCheckExecutionContext, table: Table) -> Iterator[dg.AssetCheckResult]:
         asked = {check.name for check in context.selected_asset_check_keys}
-        workplace: Workplace = getattr(context.resources, keys.resource)
-        store = table.file.parent.parent
-        if contract in asked:
-            with without_values(f"{keys.policy}/{contract}", store):
-                found = keeps_contract(table, contracts_of(workplace.named(keys.policy))[asset])
-            yield found._replace(check_name=contract)
         asked_gates = [gate for gate in gates if gate.check in asked]
+        workplace: Workplace = getattr(context.resources, keys.resource)
+        reading = partial(without_values, f"{keys.policy}/{asset}{STEP_ENDING}", table.file.parent.parent)
+        if contract in asked:
+            with reading():
+                found = keeps_contract(table, contracts_of(workplace.named(keys.policy))[asset])
+            yield found
         if asked_gates:
-            with without_values(f"{keys.policy}/{asset}", store):
+            with reading():
                 evidence = from_frame(table.frame())
-            yield from (within_threshold(evidence, gate)._replace(check_name=gate.check) for gate in asked_gates)
+            yield from (within_threshold(evidence, gate) for gate in asked_gates)
 
     return judged

@@ -16,13 +16,14 @@ def within_threshold(evidence: Iterable[Evidence], gate: Gate[Any]) -> dg.AssetC
     """Compare the measurement of a gate with its threshold; what was not measured does not pass."""
     measured = [(m, item.try_number) for item in evidence for m in item.measurements if m.name == gate.measurement]
     if len(measured) != 1:
-        return dg.AssetCheckResult(passed=False, description=f"{gate.measurement} was not measured")
+        return dg.AssetCheckResult(passed=False, check_name=gate.check, description=f"{gate.measurement} was not measured")
     found, try_number = measured[0]
     numbers = {"measured": found.compared, "value": found.value, "threshold": found.threshold}
     of_draws = {"try": try_number} if try_number is not None and found.confidence is not None else {}
     return dg.AssetCheckResult(
         # What the policy does not gate on is shown and passes; what it gates on passes only below its threshold.
         passed=found.passed or not found.gating,
+        check_name=gate.check,
         description=None if found.gating else "Only reported: the policy sets no limit, so nothing is judged.",
         metadata={
             **{name: float(number) for name, number in numbers.items() if number is not None},

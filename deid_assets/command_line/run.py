@@ -29,6 +29,7 @@ from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.ended_runs import AWAITING, RunSummary, outcome_of, report_refusal, tag_outcome
 from deid_assets.automation.in_use import adopt_here, retired_in, state_use
 from deid_assets.automation.instance import SETTINGS, add_partition, clean_orphans, dagster_instance, prepare_dagster_home
+from deid_assets.checks.of_assets import STEP_ENDING
 from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.options import Asked
 from deid_assets.command_line.progress import Detail, Progress
@@ -365,7 +366,7 @@ def _say(progress: Progress, event: dg.DagsterEvent) -> None:
     """Say of an event what people want to know."""
     if event.event_type == dg.DagsterEventType.STEP_START:
         name = str(event.step_key).split("__")[-1]
-        asset = name.removesuffix("_checks")
+        asset = name.removesuffix(STEP_ENDING)
         said = f"checks of {asset}" if asset != name and asset in STAGE_OF else name
         progress.doing(str(event.step_key), said)
     elif event.event_type in _STEP_ENDED:
