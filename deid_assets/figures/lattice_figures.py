@@ -5,6 +5,7 @@ All show a decision by shape as well as by colour, and in the same way.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +18,6 @@ from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _GAP = 0.6
 """Cells between two panels."""
@@ -29,6 +29,8 @@ _CELL = 0.25
 """Side of a cell in inches; less where there are very many."""
 _NUMBERED_FROM = 7.0
 """Points that a cell must have for its level's number to fit; in smaller ones only panels are numbered."""
+
+_sample = partial(rendering.sample, linestyle="none")
 
 
 @dataclass(frozen=True)
@@ -389,10 +391,6 @@ def _legend(
     place: Literal["outside lower center", "lower center"] = "outside lower center" if outside else "lower center"
     in_a_row = min(len(handles), 2) if frontier else len(handles)
     figure.legend(handles=handles, loc=place, ncols=in_a_row, frameon=False, fontsize=8, handletextpad=0.3)
-
-
-def _sample(label: str, **style: Any) -> "Line2D":
-    return rendering.sample(label, **{"linestyle": "none", **style})
 
 
 def _add_lines(axes: "Axes", lines: Sequence[Any], **look: Any) -> None:

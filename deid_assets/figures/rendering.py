@@ -68,13 +68,21 @@ _LEAST_MARKER = '<use xlink:href="#m0" x="1" y="1"/>'
 _STYLE_LOCK = threading.RLock()
 
 
+@functools.cache
+def _look() -> dict["RcKeyType", Any]:
+    """Every setting that a matplotlibrc can change: matplotlib's own, and this module's style."""
+    import matplotlib as mpl
+
+    own = {name: value for name, value in mpl.rcParamsDefault.items() if name not in ("backend", "backend_fallback")}
+    return {**own, **STYLE}
+
+
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
     """Context, or decorator, in which figures are made and drawn: this module's style, whatever a matplotlibrc says."""
     import matplotlib as mpl
 
-    defaults = {name: value for name, value in mpl.rcParamsDefault.items() if name not in ("backend", "backend_fallback")}
-    with _STYLE_LOCK, mpl.rc_context({**defaults, **STYLE}):
+    with _STYLE_LOCK, mpl.rc_context(_look()):
         yield
 
 

@@ -110,6 +110,8 @@ def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | 
     ValueError
         If there are no rows.
     """
+    from matplotlib.patches import Patch
+
     if not rows:
         raise ValueError("a figure of gains needs at least one target")
     kinds: dict[str, dict[str, Any]] = {"of the gain": {"color": BLUE}, "of what labels of claims add": _HATCHED}
@@ -130,8 +132,6 @@ def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | 
     axes.set_xlim(max(lowest, -50.0) - 4, min(highest, 150.0) + 4)
     name_rows(axes, [name for name, _ in rows])
     axes.set_xlabel("kept by the release [%]")
-    from matplotlib.patches import Patch
-
     handles = [Patch(label=label, **look) for label, look in kinds.items()]
     axes.legend(handles=handles, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0))
     return rendered(figure)

@@ -7,12 +7,10 @@ counted separately.
 
 import itertools
 import re
-import sys
-import unicodedata
 from dataclasses import dataclass
-from functools import cache
 
 from deid_assets.methods.disclosure.attribute_leaks import PLACEHOLDERS
+from deid_assets.reference.digits import digits
 from deid_assets.store.tables import Table, quoted
 
 _DASH = r"[\p{Pd}−]"
@@ -72,13 +70,6 @@ SEVERAL_WORDS = r"\p{L}[\p{L}'’.-]*,?((?: +|,)\p{L}[\p{L}'’.-]*,?){1,3}"
 
 
 _SIGNS = {"＠": "@", "﹫": "@", "．": ".", "｡": ".", "／": "/", "：": ":", "−": "-"}
-
-
-@cache
-def digits() -> dict[str, str]:
-    """The decimal digits of other scripts, each with the one of 0 to 9 that it stands for."""
-    every = map(chr, range(128, sys.maxunicode + 1))
-    return {char: str(unicodedata.decimal(char)) for char in every if unicodedata.category(char) == "Nd"}
 
 
 def displayed(value: str) -> str:

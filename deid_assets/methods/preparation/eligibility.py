@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from deid_assets.methods.disclosure.identifier_patterns import digits
 from deid_assets.methods.preparation.rule_figures import may_be_newborn
 from deid_assets.reference.codes import ICD10CM_PREFIX
+from deid_assets.reference.digits import digits
 from deid_assets.reference.known_columns import CODE_COLUMNS, DECLARED_CODES, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.store.tables import Query, Table
 
