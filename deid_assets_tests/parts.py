@@ -60,9 +60,6 @@ def parts_of(files: Iterable[str], of: int, seconds: Mapping[str, float] = Mappi
 
 
 def measured_seconds() -> dict[str, float]:
-    """What the tests of long files take, on two cores; as `parts_of` takes it.
-
-    Of processor time, and rounded: `pytest --durations=0` shows where the time goes.
-    """
+    """About how many seconds of a processor the tests of long files take, as `parts_of` takes them; estimates."""
     with (Path(__file__).parent / "seconds.csv").open(newline="") as file:
         return {row["files"]: float(row["seconds"]) for row in csv.DictReader(file)}

@@ -142,8 +142,8 @@ class TestSameResults:
 
     @pytest.mark.matrix
     @given(case=ANY_CASE)
-    @settings(max_examples=100, deadline=None)
-    def test_a_hundred_random_cases(self, executor, case):
+    @settings(max_examples=300, deadline=None)
+    def test_hundreds_of_random_cases(self, executor, case):
         assert_same_on(executor, case)
 
 

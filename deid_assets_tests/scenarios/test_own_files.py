@@ -42,7 +42,6 @@ def write_files(folder: Path, made: Path, in_parts: bool = False) -> Path:
 @pytest.mark.matrix
 @pytest.mark.parametrize("in_parts", [False, True], ids=["one row each", "lines and spans"])
 def test_from_files_to_a_release_without_an_edit(tmp_path, in_parts):
-    """Of one row each no more than the plan: what their run does is what it does for lines and spans, once they are joined."""
     write_delivery(tmp_path / "made", 20_000, 5, further=True, diagnosis_codes="icd10cm")
     folder, file = write_files(tmp_path / "in", tmp_path / "made", in_parts), tmp_path / "ours.yaml"
     home = tmp_path / "deid"
@@ -55,6 +54,5 @@ def test_from_files_to_a_release_without_an_edit(tmp_path, in_parts):
     assert deid_here(home, "policy", "check", file)[0] == 0
     code, printed = deid_here(home, "plan", "--policy", file, "--delivery", folder)
     assert code == 0 and "not ruled out" in printed, printed
-    if in_parts:
-        code, printed = deid_here(home, "run", "--policy", file, "--delivery", folder, "--quiet")
-        assert code == PUBLISHED, printed
+    code, printed = deid_here(home, "run", "--policy", file, "--delivery", folder, "--quiet")
+    assert code == PUBLISHED, printed

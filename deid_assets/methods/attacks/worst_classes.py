@@ -30,8 +30,8 @@ Near one: draws of the few classes near the limit cost little, and a release tha
 PILOT_DRAWS = FEWEST_DRAWS = 8_192
 MOST_DRAWS = 262_144
 """Draws of each class: of the pilot, and at least and at most of the judgement."""
-WHOLE_NUMBERS = 8
-"""Hits by which the power of draws may go astray from growing with them."""
+UNEVEN = 8
+"""Power does not quite grow with hits, which are whole: so many fewer are looked at again."""
 
 NEIGHBORS = 4_096
 """Simulated neighbors of each class."""
@@ -42,7 +42,7 @@ MOSTLY = 0.5
 """A member is mostly at high risk above this probability of their own."""
 
 
-def draws_for_power(truth: float, limit: float, confidence: float, power: float = 0.9) -> float:
+def draws_for_power(truth: float, limit: float, confidence: float, power: float) -> float:
     """Return the fewest draws with which the upper bound of a share is within a limit with some probability.
 
     The upper bound is that of Clopper and Pearson. With s hits, n draws suffice if n is at least the (confidence)-quantile of
@@ -65,9 +65,9 @@ def draws_for_power(truth: float, limit: float, confidence: float, power: float 
 
     Examples
     --------
-    >>> draws_for_power(0.105, 0.15, confidence_of_each(0.99, 36))
+    >>> draws_for_power(0.105, 0.15, confidence_of_each(0.99, 36), 0.9)
     1252.0
-    >>> draws_for_power(0, 0.05, 0.99), draws_for_power(0.05, 0.05, 0.99)
+    >>> draws_for_power(0, 0.05, 0.99, 0.9), draws_for_power(0.05, 0.05, 0.99, 0.9)
     (90.0, inf)
     """
     if not (0 <= truth <= 1 and 0 < limit < 1 and 0 < confidence < 1 and 0 < power < 1):
@@ -87,8 +87,7 @@ def draws_for_power(truth: float, limit: float, confidence: float, power: float 
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
-    # Numbers are whole, so a few hits fewer may suffice where one fewer does not.
-    return draws(next(hits for hits in range(max(0, high - WHOLE_NUMBERS), high + 1) if suffices(hits)))
+    return draws(next(hits for hits in range(max(0, high - UNEVEN), high + 1) if suffices(hits)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,14 +88,14 @@ class TestDrawsForPower:
         ("truth", "limit", "about"), [(0.105, 0.15, 1_230), (0.08, 0.10, 4_739), (0.035, 0.05, 4_221), (0.042, 0.05, 15_756)]
     )
     def test_are_those_of_the_methods(self, truth, limit, about):
-        assert worst_classes.draws_for_power(truth, limit, JOINT) == pytest.approx(about, rel=0.02)
+        assert worst_classes.draws_for_power(truth, limit, JOINT, 0.9) == pytest.approx(about, rel=0.02)
 
     @settings(max_examples=30)
     @given(st.floats(0.01, 0.3), st.floats(0, 0.85), st.sampled_from([0.99, JOINT]))
     @example(0.2586675568760414, 0.828125, 0.99)  # 1,196 draws suffice, 1,197 to 1,204 do not, and 1,205 do again
     def test_no_fewer_draws_have_the_power(self, limit, part, confidence):
         truth = part * limit
-        draws = int(worst_classes.draws_for_power(truth, limit, confidence))
+        draws = int(worst_classes.draws_for_power(truth, limit, confidence, 0.9))
 
         def power(of: int) -> float:
             hits = stats.binom.ppf(1 - confidence, of, limit)
@@ -107,12 +107,13 @@ class TestDrawsForPower:
         assert all(power(of) < 0.9 for of in fewer)
 
     def test_at_the_limit_none_suffice(self):
-        assert worst_classes.draws_for_power(0.05, 0.05, 0.99) == worst_classes.draws_for_power(0.2, 0.05, 0.99) == float("inf")
+        assert worst_classes.draws_for_power(0.05, 0.05, 0.99, 0.9) == float("inf")
+        assert worst_classes.draws_for_power(0.2, 0.05, 0.99, 0.9) == float("inf")
 
     @pytest.mark.parametrize("wrong", [{"truth": -0.1}, {"limit": 1.0}, {"confidence": 1.0}, {"power": 0.0}])
     def test_numbers_that_are_no_probabilities_are_refused(self, wrong):
         with pytest.raises(ValueError, match="between 0 and 1"):
-            worst_classes.draws_for_power(**{"truth": 0.01, "limit": 0.05, "confidence": 0.99} | wrong)
+            worst_classes.draws_for_power(**{"truth": 0.01, "limit": 0.05, "confidence": 0.99, "power": 0.9} | wrong)
 
 
 class TestClasses:
