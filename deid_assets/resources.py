@@ -37,7 +37,7 @@ from deid_assets.sources.upstream import Copies
 from deid_assets.stages import RELEASE, STAGE_OF
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, StoreLock, plain_key
-from deid_assets.store.tables import Query, Table, fingerprint, held_open, require_plain_tables, write_table
+from deid_assets.store.tables import Query, Table, columns_of, fingerprint, held_open, require_plain_tables, write_table
 
 SMALL_STORE = 64_000_000
 """Bytes of a store file, at most, that stays open between steps: DuckDB keeps what it has read of it in memory."""
@@ -520,7 +520,8 @@ class RestrictedStore(dg.IOManager):
         inputs = (dep.asset_key for dep in context.asset_spec.deps)
         own = [key for key in inputs if key.path[:-1] == context.asset_key.path[:-1] and key.path[-1] in STAGE_OF]
         parents = {key: self.workplace.table(key, context.partition_key) for key in own}
-        known = {key: set(table.columns()) for key, table in parents.items()}
+        in_store = columns_of(self.workplace.table(context.asset_key, context.partition_key).file)
+        known = {key: in_store[table] for key, table in parents.items()}
         deps = {}
         for column in columns:
             sources = [(key, column) for key, names in known.items() if column in names]

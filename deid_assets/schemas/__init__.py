@@ -5,6 +5,7 @@ policy; `CONTRACTS` are those common to all policies.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pandera.ibis import DataFrameSchema
@@ -31,9 +32,20 @@ TABLES = {
 """Assets that have the declared columns of members, and of claims."""
 
 
-def contracts_of(policy: AnyPolicy) -> dict[str, DataFrameSchema]:
-    """The contract of every asset, by its name."""
-    return _OF_KIND[policy.kind](policy)
+_newest: tuple[AnyPolicy, Mapping[str, DataFrameSchema]] | None = None
+"""Policies cannot be hashed, and one of them is enough."""
+
+
+def contracts_of(policy: AnyPolicy) -> Mapping[str, DataFrameSchema]:
+    """The contract of every asset, by its name.
+
+    Those of the policy that was asked for last are kept: every check asks for all of them and takes one.
+    """
+    global _newest
+    known = _newest
+    if known is None or known[0] is not policy:
+        known = _newest = policy, MappingProxyType(_OF_KIND[policy.kind](policy))
+    return known[1]
 
 
 def _longitudinal_contracts(policy: Policy) -> dict[str, DataFrameSchema]:

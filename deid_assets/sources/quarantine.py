@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 from deid_assets.sources.files import IntakeState, count_rows, key_parts
 from deid_assets.sources.joining import OF_A_PERSON, joined_rows
@@ -38,11 +39,14 @@ class Quarantine:
     def judge(self, table: str, rules: Sequence[RowRule]) -> None:
         """Find the rows that break a single-row rule; a row is listed under the first rule that it breaks."""
         self._rules[table] = tuple(rules)
-        for number, rule in enumerate(rules):
-            column = self._delivered.shown(table, rule.column)
-            self._connection.execute(
-                "INSERT INTO judged_rules VALUES (?, ?, ?, ?, ?)", [table, number, rule.name, column, rule.column]
-            )
+        judged = [
+            (table, number, rule.name, self._delivered.shown(table, rule.column), rule.column)
+            for number, rule in enumerate(rules)
+        ]
+        # In one statement: a statement takes longer than its rows.
+        self._connection.execute(
+            f"INSERT INTO judged_rules VALUES {', '.join(['(?, ?, ?, ?, ?)'] * len(judged))}", [*chain.from_iterable(judged)]
+        )
         cases = " ".join(f"WHEN {rule.broken} THEN {number}" for number, rule in enumerate(rules))
         self._connection.execute(
             f"CREATE TEMP TABLE broken_{table} AS SELECT row_key, number"

@@ -107,6 +107,16 @@ class Table:
             return connection.execute(sql).fetchall()
 
 
+def columns_of(file: Path) -> dict[Table, set[str]]:
+    """Column names of every table of a store file, in one query."""
+    found: dict[Table, set[str]] = {}
+    with connect(file, read_only=True) as connection:
+        listed = "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
+        for schema, name, column in connection.execute(listed).fetchall():
+            found.setdefault(Table(file, schema, name), set()).add(column)
+    return found
+
+
 def _memory_limit() -> int:
     """Bytes that DuckDB may use before it spills; on a small machine, the kernel's arrays need the rest."""
     return min(4_000_000_000, int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))

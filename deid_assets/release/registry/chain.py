@@ -9,7 +9,7 @@ signed content includes the hash of the entry before, so the signature covers th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Self, TypeVar, get_args
 
@@ -41,7 +41,8 @@ class _Line:
     @property
     def content(self) -> dict[str, digests.Json]:
         """Everything in the entry except its hash."""
-        return asdict(self) | ({} if self.kind is None else {"kind": self.kind})
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return told if self.kind is None else told | {"kind": self.kind}
 
     @property
     def hash(self) -> str:
