@@ -154,7 +154,7 @@ class TestMessages:
                                                  "them can count"),
             ("risk:\n  gate: {draws: 1, draws: 2}\n", "line 2, risk.gate.draws: this key occurs twice (first in line 2), "
                                                       "but only one of them can count"),
-            ("policy: [a\n", "line 2, not YAML: expected ',' or ']', but got '<stream end>'"),
+            ("policy: [a\n", "line 2, not YAML: did not find expected ',' or ']'"),
             ("a: &x 1\nb: *x\n", "line 1, anchors and aliases are not allowed: write values out"),
             ("a: !!python/object/apply:os.system [x]\n", "line 1, tags and directives are not allowed: quotes "
             "make text, nothing else is needed"),

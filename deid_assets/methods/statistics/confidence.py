@@ -5,7 +5,8 @@ model (methods#confidence). Say so wherever they are shown.
 
 `scipy.stats.binomtest` is not used for the intervals: it needs milliseconds instead of microseconds, finds the bounds of
 Clopper and Pearson by a search with a tolerance of 2e-12 instead of as quantiles of the Beta distribution, and accepts no
-sample without trials.
+sample without trials. Quantiles are those of `scipy.special`: policies are validated with them, and importing `scipy.stats`
+takes longer than everything else that a command needs to read a policy.
 """
 
 import math
@@ -60,7 +61,7 @@ def wilson_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[f
     _check(hits, trials, confidence)
     if trials == 0:
         return 0.0, 1.0
-    z, share = float(scipy.stats.norm.isf((1 - confidence) / 2)), hits / trials
+    z, share = -float(scipy.special.ndtri((1 - confidence) / 2)), hits / trials
     scale = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
@@ -78,8 +79,8 @@ def clopper_pearson_interval(hits: int, trials: int, confidence: float = 0.95) -
     """
     _check(hits, trials, confidence)
     tail = (1 - confidence) / 2
-    lower = 0.0 if hits == 0 else float(scipy.stats.beta.ppf(tail, hits, trials - hits + 1))
-    upper = 1.0 if hits == trials else float(scipy.stats.beta.isf(tail, hits + 1, trials - hits))
+    lower = 0.0 if hits == 0 else float(scipy.special.betaincinv(hits, trials - hits + 1, tail))
+    upper = 1.0 if hits == trials else float(scipy.special.betainccinv(hits + 1, trials - hits, tail))
     return lower, upper
 
 
@@ -92,7 +93,7 @@ def clopper_pearson_upper_bound(hits: int, trials: int, confidence: float = 0.99
     0.004595
     """
     _check(hits, trials, confidence)
-    return 1.0 if hits == trials else float(scipy.stats.beta.isf(1 - confidence, hits + 1, trials - hits))
+    return 1.0 if hits == trials else float(scipy.special.betainccinv(hits + 1, trials - hits, 1 - confidence))
 
 
 def empirical_bernstein_upper_bound(values: np.ndarray, value_range: float, confidence: float = 0.99) -> float:
@@ -157,7 +158,7 @@ def range_on_fresh_trials(values: np.ndarray, value_range: float, trials: int, c
     """
     mean, variance = float(values.mean()), float(values.var(ddof=1))
     centre = mean if confidence is None else mean + _bernstein_margin(variance, trials, value_range, confidence)
-    z, ours, theirs = float(scipy.stats.norm.isf(1 - CERTAINTY)), variance / len(values), variance / trials
+    z, ours, theirs = -float(scipy.special.ndtri(1 - CERTAINTY)), variance / len(values), variance / trials
     return centre - z * math.sqrt(ours) + z * math.sqrt(theirs), centre + z * math.sqrt(ours + theirs)
 
 
