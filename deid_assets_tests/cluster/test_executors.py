@@ -136,12 +136,6 @@ class TestSameResults:
 
     @pytest.mark.matrix
     @given(case=ANY_CASE)
-    @settings(max_examples=40, deadline=None)
-    def test_random_cases(self, executor, case):
-        assert_same_on(executor, case)
-
-    @pytest.mark.matrix
-    @given(case=ANY_CASE)
     @settings(max_examples=300, deadline=None)
     def test_hundreds_of_random_cases(self, executor, case):
         assert_same_on(executor, case)
