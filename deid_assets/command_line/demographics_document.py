@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from deid_assets.assessments.cohort_demographics import CohortFindings, cohort_findings
 from deid_assets.assessments.demographic_verdicts import (
@@ -42,6 +41,7 @@ from deid_assets.methods.demographics.population import Cells, CohortWarnings
 from deid_assets.methods.demographics.risk import influence_of_exponent, risks_of_policies
 from deid_assets.policy.cohort import PUBLISHED_POLICIES, CohortPolicy
 from deid_assets.policy.loading import load_policy, with_sections
+from deid_assets.policy.yaml_text import to_yaml
 from deid_assets.reports.demographics_report import REFERENCE, published_form, render_demographics, summary_of, tables_of
 from deid_assets.reports.report import ReportFigure
 from deid_assets.sources.census import PopulationFiles, read_population
@@ -182,7 +182,7 @@ def _written(policy: CohortPolicy, name: str, demographic: DemographicPolicy, of
     title = f"{policy.title}: {name.replace('_', ' ')}"
     made = with_sections(policy, policy=f"{policy.name}_{name}", title=title, demographics=demographics)
     content = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120).encode()
+    return to_yaml(content).encode()
 
 
 EXPONENTS = (0.5, 1, 2, 3)

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
+from deid_assets.policy.yaml_text import to_yaml
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 
 
@@ -45,7 +44,7 @@ def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
         with_sections(policy, **sections)
     except PolicyError:
         return None
-    return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=120)
+    return to_yaml(sections)
 
 
 def leaving_together(policy: Policy) -> dict[str, tuple[str, ...]]:

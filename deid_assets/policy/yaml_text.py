@@ -1,4 +1,4 @@
-"""Convert policy text to plain values, with the line of each.
+"""Convert policy text to plain values, with the line of each, and plain values to text that is read as them.
 
 PyYAML's own messages quote the text around an error, and it accepts duplicate keys and uses the last one. Here no
 message quotes text. Duplicate keys, anchors and aliases are errors: in a policy each value is where it is read.
@@ -167,3 +167,32 @@ def _means_two_things(node: yaml.Node) -> bool:
     """Whether an unquoted word is read as text here but may be meant as something else."""
     plain = isinstance(node, yaml.ScalarNode) and not node.style and node.tag == f"{_TAG}str"
     return plain and _OTHERWISE.fullmatch(node.value) is not None
+
+
+class _Quoting(yaml.SafeDumper):
+    """Dumper that quotes text which some version of YAML reads as something else; PyYAML asks only its own."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(f"{_TAG}str", text, style="'" if _OTHERWISE.fullmatch(text) else None)
+
+
+_Quoting.add_representer(str, _text)
+
+
+def to_yaml(values: Any, width: int = 120, in_flow: bool = False) -> str:
+    r"""Return plain values as YAML in their order, which `parse` reads as the same values.
+
+    Parameters
+    ----------
+    width
+        Characters of a line, about.
+    in_flow
+        Whether everything is in braces and brackets, instead of a line each.
+
+    Examples
+    --------
+    >>> to_yaml({"months": ["08", "10", "May"]})
+    "months:\n- '08'\n- '10'\n- May\n"
+    """
+    return yaml.dump(values, Dumper=_Quoting, sort_keys=False, allow_unicode=True, width=width, default_flow_style=in_flow)

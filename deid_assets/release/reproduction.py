@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy, require_runnable
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.withdrawals import OptOutLine, note
+from deid_assets.policy.yaml_text import to_yaml
 from deid_assets.release.journal.chain import GONE
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
@@ -189,7 +188,7 @@ def _write_policy(values: dict[str, Any], file: Path, created: str) -> None:
             )
     for member in values.get("opt_outs", {}).pop("withdrawn", ()):
         note(file.parent, OptOutLine(member, True, _WHY, created))
-    durable.create(file, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode(), 0o600)
+    durable.create(file, to_yaml(values).encode(), 0o600)
 
 
 def _write_rows(target: Path, rows: Iterable[Iterable[str]]) -> None:

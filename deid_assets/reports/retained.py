@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from deid_assets.assessments.detail import kept_name
 from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES
 from deid_assets.figures.rendering import percent
 from deid_assets.figures.tables import ReportTable
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals
+from deid_assets.policy.yaml_text import to_yaml
 from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.reports.report import GeneralizationRow
 from deid_assets.store.tables import quoted
@@ -219,7 +218,7 @@ def rare_labels(tables: Mapping[str, DescribedTable], few: int = FEW) -> tuple[R
         (("Column", "name"), ("Label", "name"), ("Rows", "number"), ("Members", "number")),
         tuple(rows),
     )
-    return listed, yaml.safe_dump({"hierarchies": advised}, sort_keys=False, allow_unicode=True, width=110) if advised else ""
+    return listed, to_yaml({"hierarchies": advised}, width=110) if advised else ""
 
 
 def joined_levels(hierarchy: Hierarchy, level: int, members: Mapping[str, int], few: int = FEW) -> list[dict[str, object]]:

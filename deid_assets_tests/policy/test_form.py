@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deid_assets.command_line.main import main
@@ -18,7 +17,7 @@ from deid_assets.policy.form import ROLES, columns_of, earlier_form
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import load_policy, policy_from, shipped_policies
 from deid_assets.policy.upgrade import upgrade_file, upgraded
-from deid_assets.policy.yaml_text import parse
+from deid_assets.policy.yaml_text import parse, to_yaml
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import public_values
@@ -102,21 +101,16 @@ EARLIER = {
 
 
 def flow(values: dict[str, Any]) -> str:
-    return yaml.safe_dump(values, default_flow_style=True, sort_keys=False, width=10_000)
+    return to_yaml(values, width=10_000, in_flow=True)
 
 
 def block(values: dict[str, Any]) -> str:
-    return yaml.safe_dump(values, default_flow_style=False, sort_keys=False)
+    return to_yaml(values)
 
 
 def lines_of(values: dict[str, Any]) -> str:
     """Each section in one line."""
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
-
-
-def is_plain(name: str) -> bool:
-    """Whether a name is one that PyYAML writes so that it is read as text: it leaves 08 without quotes, for instance."""
-    return bool(name.strip()) and not parse(yaml.safe_dump([name])).faults
 
 
 def read(text: str) -> AnyPolicy:
@@ -172,7 +166,7 @@ class TestUpgrade:
         if data.draw(st.booleans(), "flat"):
             names = data.draw(
                 st.lists(
-                    st.text(st.characters(codec="ascii", categories=["L", "N", "P", "Zs"]), min_size=1).filter(is_plain),
+                    st.text(st.characters(codec="ascii", categories=["L", "N", "P", "Zs"]), min_size=1).filter(str.strip),
                     min_size=2,
                     max_size=6,
                     unique_by=str.lower,
@@ -206,6 +200,18 @@ class TestUpgrade:
         assert roles[("claims", "amount")] == roles[("claims", "pay_delay")] == "attribute"
         assert roles[("claims", "place")] == roles[("members", "race")] == roles[("claims", "plan")] == "quasi_identifier"
         assert set(roles.values()) | {"direct_identifier"} == set(ROLES)
+
+
+SHOWN = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]))
+"""Text without control characters and separators of lines, which YAML changes."""
+
+
+@given(st.dictionaries(SHOWN, st.lists(SHOWN | st.booleans() | st.integers() | st.none())))
+@example({"months": ["08", "09", "0_8", "1:08", "0o8", "=", "off", "~", "2_0", ".5_", "<<", "1e3"], "08": []})
+def test_values_are_read_as_they_were_written(values):
+    for in_flow in (False, True):
+        read_back = parse(to_yaml(values, in_flow=in_flow))
+        assert not read_back.faults and read_back.values == values
 
 
 class TestFile:
