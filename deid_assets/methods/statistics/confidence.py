@@ -5,8 +5,8 @@ model (methods#confidence). Say so wherever they are shown.
 
 `scipy.stats.binomtest` is not used for the intervals: it needs milliseconds instead of microseconds, finds the bounds of
 Clopper and Pearson by a search with a tolerance of 2e-12 instead of as quantiles of the Beta distribution, and accepts no
-sample without trials. Quantiles are those of `scipy.special`: policies are validated with them, and importing `scipy.stats`
-takes longer than everything else that a command needs to read a policy.
+sample without trials. Quantiles are those of `scipy.special`, so that a command that only reads a policy, which is validated
+with them, does not import `scipy.stats`.
 """
 
 import math
