@@ -475,7 +475,7 @@ class RestrictedStore(dg.IOManager):
             **self._made_under(context),
             **meter.read(context.run_id, context.step_key),
         }
-        lineage = self._column_lineage(context, columns)
+        lineage = self._column_lineage(context, table.file, columns)
         if lineage.deps_by_column:
             metadata["dagster/column_lineage"] = lineage
         context.add_output_metadata(metadata)
@@ -511,7 +511,7 @@ class RestrictedStore(dg.IOManager):
         note_own_input(context.step_context, context.asset_key, context.partition_key)
         return table
 
-    def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:
+    def _column_lineage(self, context: dg.OutputContext, file: Path, columns: Mapping[str, str]) -> dg.TableColumnLineage:
         """Column lineage: a column keeps its name as long as its content is the same, so lineage follows the names.
 
         Columns derived from others under a new name are declared with the asset, as `derived_columns`.
@@ -520,7 +520,7 @@ class RestrictedStore(dg.IOManager):
         inputs = (dep.asset_key for dep in context.asset_spec.deps)
         own = [key for key in inputs if key.path[:-1] == context.asset_key.path[:-1] and key.path[-1] in STAGE_OF]
         parents = {key: self.workplace.table(key, context.partition_key) for key in own}
-        in_store = columns_of(self.workplace.table(context.asset_key, context.partition_key).file)
+        in_store = columns_of(file) if parents else {}
         known = {key: in_store[table] for key, table in parents.items()}
         deps = {}
         for column in columns:
