@@ -11,7 +11,7 @@ from deid_assets.assessments.detail import enough_detail
 from deid_assets.assessments.kernel_input import kept_at_node
 from deid_assets.errors import RefusedError
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE, Node
-from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import parse_node, parse_nodes
 from deid_assets.methods.population.longitudinal_data import Dimension
 from deid_assets.policy.models import Policy
 
@@ -52,11 +52,11 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
         The reason by node, for nodes that an earlier try or a pinned generalization rules out.
     """
     risk = policy.risk
-    every = [parse_node(text) for text in nodes["node"]]
+    every = parse_nodes(nodes["node"])
     levels = np.array(every).reshape(len(every), len(useful))
     too_little = (levels >= np.array([dimension.levels for dimension in useful])).any(axis=1)
     not_tried = dict(not_again) | {every[place]: TOO_LITTLE for place in np.flatnonzero(too_little)}
-    tried = nodes[~nodes["node"].isin(map(node_text, not_tried))]
+    tried = nodes[[node not in not_tried for node in every]]
     # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie
     # above it: nothing shows that it is minimal.
     open_ = nodes["decision"] == "open"
@@ -75,8 +75,8 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
         # Suppressing a share s of the members lowers the share at high risk by at most s.
         reachable = candidate | (tried["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
     return NodesToTry(
-        tuple(map(parse_node, tried.loc[candidate, "node"])),
-        tuple(map(parse_node, tried.loc[reachable, "node"])),
+        tuple(parse_nodes(tried.loc[candidate, "node"])),
+        tuple(parse_nodes(tried.loc[reachable, "node"])),
         not_tried,
         int(open_.sum()) if policy.lists_lattice else (policy.node_count - len(nodes)) * _may_pass(policy, nodes[~too_little]),
     )
@@ -125,7 +125,7 @@ def _needing(policy: Policy, nodes: pd.DataFrame) -> tuple[pd.Series, pd.Series]
     """Whether a node is known to need no more suppressed members than allowed, and whether it is known to need more."""
     needs_no_more, needs_more = (np.zeros(len(nodes), dtype=bool) for _ in range(2))
     if policy.prefers_detail:
-        levels = np.array([parse_node(text) for text in nodes["node"]])
+        levels = np.array(parse_nodes(nodes["node"]))
         for text, share in nodes.loc[nodes["to_suppress"].notna(), ["node", "to_suppress"]].itertuples(index=False):
             own = np.array(parse_node(text))
             if share <= policy.risk.suppression.at_most:

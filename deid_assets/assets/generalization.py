@@ -56,7 +56,7 @@ from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.large_lattice import search_large_lattice
 from deid_assets.methods.lattice.longitudinal_search import SearchRule, SuppressionGoal, nodes_frame, search_lattice
 from deid_assets.methods.lattice.members_needed import members_needed
-from deid_assets.methods.lattice.predictive_tagging import Node, node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import Node, node_text, parse_nodes
 from deid_assets.methods.population.encoding import released_ids
 from deid_assets.methods.population.longitudinal_data import top_node, without_coarser_levels
 from deid_assets.methods.statistics.confidence import confidence_of_try
@@ -266,8 +266,9 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
         nodes = tables["generalization_lattice"].frame().sort_values(["loss", "height", "node"])
         kept = kept_by_level(policy, computation.data, tables)
         sampled = len(computation.data.targets)
-        not_again = tries.not_tried_again(map(parse_node, nodes["node"]), partial(levels_at, policy))
-        pinned = all_but_pinned(map(parse_node, nodes["node"]), _pinned(policy, step.workplace))
+        listed = parse_nodes(nodes["node"])
+        not_again = tries.not_tried_again(listed, partial(levels_at, policy))
+        pinned = all_but_pinned(listed, _pinned(policy, step.workplace))
         useful = useful_dimensions(policy, computation.dimensions, kept, sampled)
         to_try = nodes_to_try(policy, nodes, useful, not_again | pinned)
         before = step.workplace.released_before(profiles, released_ids(profiles))
@@ -305,7 +306,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
         if choice is not None and risk.nodes_by_gain:
             step.context.log.info(f"comparing {len(passing)} generalizations that pass by what their releases keep of the gain")
             key = stream_key(step, "nodes by gain", number)
-            losses = dict(zip(map(parse_node, nodes["node"]), nodes["loss"] / (nodes["loss"].max() or 1.0), strict=True))
+            losses = dict(zip(listed, nodes["loss"] / (nodes["loss"].max() or 1.0), strict=True))
             compared = _compared(policy, passing, tables, losses, key)
             choice = passing[int(compared["chosen"].argmax())]
             by_gain = risk.nodes_by_gain == "choose" and bool(compared["share_of_gain_kept"].notna().all())

@@ -28,7 +28,7 @@ _ASIDE = 0.18
 _CELL = 0.25
 """Side of a cell in inches; less where there are very many."""
 _NUMBERED_FROM = 7.0
-"""Points that a cell must have for its level's number to fit; in smaller ones only panels are numbered."""
+"""Points that a cell, or a panel, must have for its level's number to fit."""
 
 _sample = partial(rendering.sample, linestyle="none")
 
@@ -337,7 +337,10 @@ def _number(
         other.spines[:].set_visible(False)
         other_axis = other.xaxis if axis == "x" else other.yaxis
         other_axis.set_tick_params(length=0, pad=1)
-        other_axis.set_ticks(panels, numbers, fontsize=9, fontweight="bold")
+        if cell * inner >= _NUMBERED_FROM:
+            other_axis.set_ticks(panels, numbers, fontsize=9, fontweight="bold")
+        else:
+            other_axis.set_ticks([])
         other_axis.set_label_text(f"level of {' > '.join(rendering.words(name) for name in names[:-1])}", fontweight="bold")
 
 

@@ -29,7 +29,7 @@ from deid_assets.methods.attacks.worst_classes import (
 )
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import COARSER, FACTOR, OtherGates
-from deid_assets.methods.lattice.predictive_tagging import FAILS, Node, SparseTagging, below_or_equal
+from deid_assets.methods.lattice.predictive_tagging import Node, SparseTagging, below_or_equal
 
 DRAWS_A_MEMBER = 25
 """Number of draws of the suppression stream for each sampled member and round."""
@@ -478,6 +478,9 @@ def _to_suppress(classes: MemberClasses, drawn: np.ndarray, flagged: np.ndarray,
     return np.array([fewest_to_suppress(drawn[own], flagged[own], goal) for own, goal in zip(groups, goals, strict=True)])
 
 
+_NONE = -1
+
+
 class _RuledOut:
     """Nodes that fail because a coarser one fails, and does so for every finer node.
 
@@ -491,25 +494,41 @@ class _RuledOut:
 
     def __init__(self, nodes: Sequence[Node], failing_at_and_below: Callable[[Node], Failed | None]):
         self._nodes, self._failing = nodes, failing_at_and_below
-        self._failed: dict[Node, Failed] = {}
+        self._failed: list[Failed] = []
 
     def why(self, node: Node) -> Failed | None:
         """Return why the node fails; None if nothing rules it out."""
-        if self._tagging.decide(node) != FAILS:
-            return None
-        return next(failed for upper, failed in self._failed.items() if below_or_equal(node, upper))
+        place = self._places[node]
+        if self._first_above[place] == _NONE:
+            self._tagging.decide(node)
+        first = self._first_above[place]
+        return None if first == _NONE else self._failed[first]
+
+    @cached_property
+    def _places(self) -> dict[Node, int]:
+        return {node: place for place, node in enumerate(self._nodes)}
+
+    @cached_property
+    def _levels(self) -> np.ndarray:
+        return np.array(self._nodes)
+
+    @cached_property
+    def _first_above(self) -> np.ndarray:
+        """(n,) int: for each node the number of the first failure that is its own or above it."""
+        return np.full(len(self._nodes), _NONE)
 
     @cached_property
     def _tagging(self) -> SparseTagging:
         """Of the nodes that are not coarser than all those asked for; chains prefer nodes that are asked for early."""
-        places = {node: place for place, node in enumerate(self._nodes)}
-        shape = [max(levels) + 1 for levels in zip(*self._nodes, strict=True)]
-        return SparseTagging(shape, lambda node: places.get(node, len(places)), self._passes)
+        shape = (self._levels.max(axis=0) + 1).tolist()
+        return SparseTagging(shape, lambda node: self._places.get(node, len(self._places)), self._passes)
 
     def _passes(self, node: Node) -> bool:
         failed = self._failing(node)
         if failed is not None:
-            self._failed[node] = failed
+            new = (self._levels <= np.array(node)).all(axis=1) & (self._first_above == _NONE)
+            self._first_above[new] = len(self._failed)
+            self._failed.append(failed)
         return failed is None
 
 

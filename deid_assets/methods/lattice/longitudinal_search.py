@@ -447,7 +447,7 @@ def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
 
     Of a lattice that is not listed, the nodes that were looked at, with the place that each had among those measured.
     """
-    below = {result.node for result in search.lower_neighbors}
+    below, minimal = {result.node for result in search.lower_neighbors}, set(search.minimal)
     rows = [
         {
             "node": node_text(result.node),
@@ -462,7 +462,7 @@ def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
             "decision": result.decision,
             "reached": result.reached,
             "inferred_from": node_text(result.source) if result.source else None,
-            "minimal": result.node in search.minimal,
+            "minimal": result.node in minimal,
             "chosen": search.chosen is not None and result.node == search.chosen.node,
             "certificate": result.node in below,
             "to_suppress": result.to_suppress,

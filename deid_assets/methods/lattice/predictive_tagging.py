@@ -40,12 +40,24 @@ def all_nodes(heights: Sequence[int]) -> list[Node]:
 
 def node_text(node: Sequence[int]) -> str:
     """Return a node as text: '2,1,2,3'."""
-    return ",".join(str(level) for level in node)
+    return ",".join(map(str, node))
 
 
 def parse_node(text: str) -> Node:
     """Parse a node from its text."""
-    return tuple(int(level) for level in text.split(","))
+    return tuple(map(int, text.split(",")))
+
+
+def parse_nodes(texts: Sequence[str]) -> list[Node]:
+    """Parse many nodes from their texts, of as many levels each.
+
+    Examples
+    --------
+    >>> parse_nodes(["2,1", "0,3"])
+    [(2, 1), (0, 3)]
+    """
+    levels = np.fromstring(",".join(texts), dtype=np.int64, sep=",")
+    return [tuple(node) for node in levels.reshape(len(texts), -1).tolist()] if len(texts) else []
 
 
 def below_or_equal(lower: Node, upper: Node) -> bool:
@@ -321,8 +333,10 @@ class SparseTagging:
 
     def decide(self, node: Node) -> int:
         """Return the tag of a node; if it is open, bisect a chain of open nodes from it upwards."""
-        if self.tag(node) == OPEN:
-            bisect_chain(node, self._shape, lambda upper: self.tag(upper) == OPEN, self._order, self._test)
+        tag = self.tag(node)
+        if tag != OPEN:
+            return tag
+        bisect_chain(node, self._shape, lambda upper: self.tag(upper) == OPEN, self._order, self._test)
         return self.tag(node)
 
     def passes_now(self, node: Node) -> bool:
