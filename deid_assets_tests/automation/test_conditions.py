@@ -1,7 +1,7 @@
 """What automation requests when upstream assets were made: deliveries whose blocking checks passed, and no other."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 import pytest
@@ -33,7 +33,16 @@ def is_plausible(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
+    """Dagster asks for all partitions at each part of a condition, for a release 27,000 times: here they are kept."""
+    with dg.DagsterInstance.ephemeral() as instance, pytest.MonkeyPatch.context() as patch:
+        asked, kept = instance.get_dynamic_partitions, {}
+
+        # Each test adds partitions once.
+        def partitions(partitions_def_name: str) -> Sequence[str]:
+            kept[partitions_def_name] = kept.get(partitions_def_name) or asked(partitions_def_name)
+            return kept[partitions_def_name]
+
+        patch.setattr(instance, "get_dynamic_partitions", partitions)
         yield instance
 
 

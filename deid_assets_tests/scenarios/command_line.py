@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from deid_assets import definitions, interruption
 from deid_assets.command_line.main import main
+from deid_assets_tests.figures.sketches import sketched_figures
 
 PUBLISHED, ERROR, REFUSED = 0, 1, 2
 
@@ -34,8 +35,10 @@ def deid(home: Path, *arguments: object) -> tuple[int, str]:
 
 
 def deid_here(home: Path, *arguments: object) -> tuple[int, str]:
-    """The same in this process, which has loaded everything already; what no command may raise is raised."""
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+    """The same in this process, which has loaded everything already; what no command may raise is raised. Figures are
+    sketched.
+    """
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), sketched_figures():
         patch.setenv("DEID_HOME", str(home))
         patch.setenv("COLUMNS", "200")
         warnings.simplefilter("ignore")

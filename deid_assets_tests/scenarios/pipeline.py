@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from xml.sax.saxutils import escape
 
 import dagster as dg
 import duckdb
-import pytest
 from dagster._core.definitions.asset_selection import AssetSelection
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from deid_assets.automation.ended_runs import RunSummary, outcome_of
 from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.definitions import build_definitions
-from deid_assets.figures import rendering
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.release.manifest.editions import editions
@@ -34,6 +29,7 @@ from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
+from deid_assets_tests.figures.sketches import sketched_figures
 from deid_assets_tests.release import making
 from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
 
@@ -171,22 +167,6 @@ class Pipeline:
             dg.AssetRecordsFilter(asset_key=key, asset_partitions=[delivery]), limit=1
         ).records
         return records[0].asset_materialization if records else None
-
-
-@contextmanager
-def sketched_figures() -> Iterator[None]:
-    """Figures are their texts, without layout: drawing them takes a sixth of a small run.
-
-    They are made as ever, of the run's own numbers. Runs of `deid` draw them, and the figures' own tests look at them.
-    """
-
-    def sketch(figure: Figure) -> bytes:
-        texts = dict.fromkeys(text.get_text() for text in figure.findobj(Text))
-        return f'<svg xmlns="http://www.w3.org/2000/svg"><text>{escape(" ".join(texts))}</text></svg>'.encode()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rendering, "_svg", sketch)
-        yield
 
 
 def without_refused_tries(registry: bytes) -> bytes:
