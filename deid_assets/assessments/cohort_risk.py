@@ -255,9 +255,10 @@ def _compared(policy: CohortPolicy, cells: Cells, read: Cells) -> Found:
 def _excess(question: Question, own: np.ndarray, allowed: np.ndarray, records: np.ndarray) -> float:
     """The greatest risk above that of the reference, over measures and groups; per record, or of one record."""
     sums = np.array([[measure.sums] for measure in question.deciding])
-    difference = (own - allowed) / np.where(sums, records, 1)
+    added = np.where(sums, records, 1)
+    difference = (own - allowed) / added
     below = np.minimum(np.round(difference, 12), 0.0)
-    return float(np.max(np.where(no_riskier(own, allowed), below, difference)))
+    return float(np.max(np.where(no_riskier(own, allowed, added), below, difference)))
 
 
 def cohort_measurements(policy: CohortPolicy, found: Found, crowded: float, records: int) -> tuple[Measurement, ...]:

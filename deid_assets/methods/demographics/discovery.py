@@ -19,10 +19,22 @@ from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at
 from deid_assets.methods.demographics.population import Cells
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, largest_risks, no_riskier, quick_bounds, risks_at
+from deid_assets.methods.demographics.risk import (
+    added_up,
+    bounded_risks,
+    equal_ranks,
+    groups_by,
+    largest_risks,
+    no_riskier,
+    quick_bounds,
+    risks_at,
+)
 from deid_assets.methods.lattice.information_loss import entropy_loss
 from deid_assets.methods.lattice.predictive_tagging import minimal_passing_nodes, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Domain
+
+_DIGITS = 9
+"""Details in bits per record are equal if they are so when rounded to this."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,8 @@ class _Measured:
     def __init__(self, cells: Cells, reference: Node, bar: Bar):
         groups = groups_by(cells, *bar.by)[0] if bar.by else None
         self._counter, self._bar, self._attributes = ClassCounter(cells, groups), bar, cells.demographics.attributes
-        self._threshold = risks_at(self._counter.at(reference), bar.measures, self._counter.number_of_groups)
+        classes, number = self._counter.at(reference), self._counter.number_of_groups
+        self._threshold, self._records = (of(classes, bar.measures, number) for of in (risks_at, added_up))
         self._tags = np.zeros(cells.demographics.shape, dtype=np.int8)
         self.measured: set[Node] = set()
 
@@ -116,7 +129,7 @@ class _Measured:
         return self._within(upper) or self._within(risks_at(classes, bar.measures, groups))
 
     def _within(self, risks: np.ndarray) -> bool:
-        return bool(np.all(no_riskier(risks, self._threshold)))
+        return bool(np.all(no_riskier(risks, self._threshold, self._records)))
 
 
 def all_policies(demographics: CohortAttributes) -> Iterator[Node]:
@@ -283,10 +296,11 @@ def risk_and_detail(cells: Cells, measure: Measure = TOTAL) -> pd.DataFrame:
     risk = np.array([risks_at(counter.at(node), [measure], 1)[0, 0] for node in nodes])
     total = sums_of_losses(detail_of_levels(cells))
     detail = np.array([total[node] for node in nodes])
-    order = np.lexsort((-detail, risk))
-    risk, detail = risk[order], detail[order]
+    rank = equal_ranks(risk, cells.records if measure.sums else 1)
+    order = np.lexsort((-detail, rank))
+    risk, detail, rank = risk[order], np.round(detail[order], _DIGITS), rank[order]
     best_before = np.maximum.accumulate(np.concatenate([[-np.inf], detail[:-1]]))
-    equal_to_last = np.concatenate([[False], (np.diff(risk) == 0) & (np.diff(detail) == 0)])
+    equal_to_last = np.concatenate([[False], (np.diff(rank) == 0) & (np.diff(detail) == 0)])
     on_frontier = detail > best_before
     for position in np.flatnonzero(equal_to_last):
         on_frontier[position] = on_frontier[position - 1]

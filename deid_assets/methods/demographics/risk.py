@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
-from deid_assets.methods.demographics.measures import PUBLISHED, Measure
+from deid_assets.methods.demographics.measures import LARGEST, PUBLISHED, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy
 from deid_assets.methods.demographics.population import Cells
-from deid_assets.methods.demographics.spread import ClassSizes, expected, plug_in, reciprocal_at_most
+from deid_assets.methods.demographics.spread import LEFT_OUT, ClassSizes, expected, plug_in, reciprocal_at_most
 
 WHOLE = "all"
 """Group of a row about the whole cohort."""
@@ -37,15 +37,42 @@ class Risks:
     upper: np.ndarray
 
 
-def no_riskier(risk: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Whether each risk is at most the reference, rounding errors aside.
+def no_riskier(risk: np.ndarray, reference: np.ndarray, records: np.ndarray | int = 1) -> np.ndarray:
+    """Whether each risk is at most the reference, apart from rounding errors and from the tails that sums leave out.
+
+    Parameters
+    ----------
+    risk, reference
+        Expected risks, or upper bounds of them.
+    records
+        How many records' risks each of them adds up: 1 for the largest risk of a record.
 
     Examples
     --------
-    >>> no_riskier(np.array([0.3, 0.31]), np.array([0.1 + 0.2, 0.3])).tolist()
-    [True, False]
+    >>> no_riskier(np.array([0.3, 0.31, 5.34e-19]), np.array([0.1 + 0.2, 0.3, 0.0]), 100).tolist()
+    [True, False, True]
     """
-    return np.asarray(risk) <= np.asarray(reference) * (1 + ROUND_OFF)
+    return np.asarray(risk) <= np.asarray(reference) * (1 + ROUND_OFF) + np.asarray(records) * LEFT_OUT
+
+
+def equal_ranks(risks: np.ndarray, records: int) -> np.ndarray:
+    """Rank risks in ascending order, from 0; one that `no_riskier` does not tell apart from the next lower one shares its rank.
+
+    Examples
+    --------
+    >>> equal_ranks(np.array([0.3, 0.0, 5.34e-19, 0.1 + 0.2]), 100).tolist()
+    [1, 0, 0, 1]
+    """
+    order = np.argsort(risks, kind="stable")
+    ascending, ranks = risks[order], np.zeros(len(risks), dtype=np.int64)
+    ranks[order[1:]] = np.cumsum(~no_riskier(ascending[1:], ascending[:-1], records))
+    return ranks
+
+
+def added_up(classes: Classes, measures: Sequence[Measure], groups: int) -> np.ndarray:
+    """Return (measures, groups) float: how many records' risks a risk adds up, 1 for the largest risk of a record."""
+    records = np.bincount(classes.group, weights=classes.records, minlength=groups)
+    return np.stack([records if measure.sums else np.ones(groups) for measure in measures])
 
 
 def risks_at(classes: Classes, measures: Sequence[Measure], groups: int, mean_size: bool = False) -> np.ndarray:
@@ -114,7 +141,10 @@ def _risks_of(sizes: np.ndarray, measures: Sequence[Measure]) -> np.ndarray:
 
 
 def _gathered(risk: np.ndarray, classes: Classes, measures: Sequence[Measure], groups: int) -> np.ndarray:
-    """Return (measures, groups) float: risks of records, (measures, classes), added up or the largest taken."""
+    """Return (measures, groups) float: risks of records, (measures, classes), added up or the largest taken.
+
+    What is not more than the tails that are left out is 0.
+    """
     found = np.zeros((len(measures), groups))
     for number, measure in enumerate(measures):
         own = risk[number, classes.of]
@@ -122,7 +152,7 @@ def _gathered(risk: np.ndarray, classes: Classes, measures: Sequence[Measure], g
             found[number] = np.bincount(classes.group, weights=classes.records * own, minlength=groups)
         else:
             np.maximum.at(found[number], classes.group, own)
-    return found
+    return np.where(found > added_up(classes, measures, groups) * LEFT_OUT, found, 0.0)
 
 
 def groups_by(cells: Cells, attribute: str, level: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -271,4 +301,5 @@ def verdicts(
     )
     if joined["of_reference"].isna().any() or compared.isna().any():
         raise ValueError(f"the risk of {reference}, and the bounds compared with it, must be known for each group and measure")
-    return joined.assign(riskier=~no_riskier(compared.to_numpy(), joined["of_reference"].to_numpy()))
+    records = joined["records"].where(joined["measure"] != LARGEST.name, 1)
+    return joined.assign(riskier=~no_riskier(compared.to_numpy(), joined["of_reference"].to_numpy(), records.to_numpy()))

@@ -14,7 +14,9 @@ import numpy as np
 from deid_assets.methods.demographics.measures import Measure
 
 _TAIL = 37.0
-"""Sums leave out tails of probability at most 2 exp(-37), by Bernstein's inequality; a record's risk is at most 1."""
+LEFT_OUT = 2 * np.exp(-_TAIL)
+"""Sums leave out tails of at most this probability, by Bernstein's inequality. A record's risk is at most 1, so that its
+expectation is wrong by at most this."""
 
 _ELEMENTS = 1 << 14
 """Probabilities of a block, few enough for the cache of a processor."""

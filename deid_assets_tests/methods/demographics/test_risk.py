@@ -21,7 +21,7 @@ from deid_assets.methods.demographics.attributes import (
     ethnicity_attribute,
     sex_attribute,
 )
-from deid_assets.methods.demographics.class_sizes import ClassCounter
+from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, UNIQUES, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, policy_at, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.population import EVENLY, cells_of, population_of
@@ -33,7 +33,9 @@ from deid_assets.methods.demographics.risk import (
     quick_bounds,
     risks_at,
     risks_of_policies,
+    verdicts,
 )
+from deid_assets.methods.demographics.spread import LEFT_OUT, ClassSizes, expected
 from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import oracle_risks, small_cells
 
@@ -220,6 +222,22 @@ class TestDates:
         assert safe_harbor(admission="year", birthday="year").levels["admission"] == "year"
         cohort = [{"birthday": "05-05", "admission": pd.Timestamp(2008, 3, day)} for day in range(1, 20)]
         assert self.risks(cohort, ("year", "year")) == pytest.approx([19 / 41])
+
+
+def test_what_is_less_than_the_tails_that_are_left_out_is_nothing():
+    few = Measure("graduated", 10)
+    sizes = ClassSizes(np.array([1]), np.array([[10_000]]), np.array([[0.01]]))
+    classes = Classes(sizes, np.array([0]), np.array([0]), np.array([100]))
+    assert 0 < expected(sizes, [few])[0][0, 0] < LEFT_OUT and risks_at(classes, [few], 1).tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize(("of_reference", "risk", "riskier"), [(0, 5.34e-19, False), (0, 1e-12, True), (1e-12, 1e-12, False)])
+def test_a_verdict_is_not_decided_by_the_tails_that_are_left_out(of_reference, risk, riskier):
+    rows = [(name, "all", "graduated risk, T = 10", 100, own, own, own) for name, own in (("SH", of_reference), ("5", risk))]
+    risks = pd.DataFrame(rows, columns=["policy", "group", "measure", "records", "risk", "lower", "upper"])
+    for at_upper_bound in (False, True):
+        found = verdicts(risks, "SH", at_upper_bound).set_index("policy")["riskier"]
+        assert found.to_dict() == {"SH": False, "5": riskier}
 
 
 def test_bounds_hold_as_often_as_they_say():

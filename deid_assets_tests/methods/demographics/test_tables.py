@@ -95,6 +95,7 @@ class TestVerdicts:
             "policy": ["Safe Harbor", "a", "b"],
             "group": "all",
             "measure": "total risk",
+            "records": 1,
             "risk": [0.1 + 0.2, 0.3, 0.31],
             "upper": [0.4, 0.35, 0.5],
             "percent": [1.0, 1.0, 1.1],
