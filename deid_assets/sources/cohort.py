@@ -8,8 +8,10 @@ A delivery of a cohort: the people, and the table of the population that they be
 """
 
 import datetime
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -28,6 +30,22 @@ from deid_assets.sources.text_tables import read_text_table
 OLDEST_READ = 119
 """Greatest age of a person; a greater number stands for something else."""
 _MISSING = "missing"
+
+USUAL_SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "White": ("caucasian",),
+    "Black": ("african american", "black african american", "black or african american"),
+    "American Indian": (
+        "alaska native", "american indian alaska native", "american indian and alaska native",
+        "american indian or alaska native", "native american", "aian",
+    ),
+    "Pacific Islander": (
+        "native hawaiian", "native hawaiian pacific islander", "native hawaiian and other pacific islander",
+        "native hawaiian or other pacific islander", "native hawaiian or pacific islander", "nhpi",
+    ),
+    "Other race": ("other", "some other race"),
+    "Two or more races": ("mixed", "more than one race", "multiracial", "multiple races", "two or more"),
+}  # fmt: skip
+"""Race of the census to other spellings, as `_plain` has them."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +224,8 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, opted_out: Opted
         people["birthday"] = pd.to_datetime(text["birth_date"], format=layout.date_format, errors="coerce").dt.strftime("%m-%d")
     people["sex"] = broken.read("sex", text["sex"], "unknown sex", lambda values: values.map(dict(layout.sexes)))
     if layout.race is not None:
-        people["race"] = broken.read("race", text["race"], "unknown race", lambda values: values.map(dict(layout.races)))
+        known = ", ".join(value if value == race else f"{value} ({race})" for value, race in layout.races.items())
+        people["race"] = broken.read("race", text["race"], f"unknown race; known: {known}", partial(_races, races=layout.races))
     people["state"] = broken.read("state", text["state"], "unknown state", lambda values: _states(values, layout.state_kind))
     if layout.zip is not None:
         people["zip"] = broken.read("zip", text["zip"], "not a ZIP code of five or nine digits", _zip_codes)
@@ -279,6 +298,18 @@ class _Broken:
 
     def share(self, rows: int) -> float:
         return float(pd.concat([found for _, _, found in self._found], axis=1).any(axis=1).sum()) / rows if self._found else 0.0
+
+
+def _races(values: pd.Series, races: Mapping[str, str]) -> pd.Series:
+    """Races by their stated values; else by these, a race or a usual spelling of one, in upper or lower case."""
+    spelled = {one: race for race in races.values() for one in (_plain(race), *USUAL_SPELLINGS.get(race, ()))}
+    spelled |= {_plain(value): race for value, race in races.items()}
+    return values.map({value: races.get(value, spelled.get(_plain(value))) for value in values.dropna().unique()})
+
+
+def _plain(text: str) -> str:
+    """Letters and digits in lower case with single blanks between them, without the census's "alone"."""
+    return re.sub(r"[^a-z0-9]+", " ", text.casefold()).strip().removesuffix(" alone")
 
 
 def _ages(text: pd.DataFrame, layout: CohortLayout, broken: _Broken) -> pd.Series:

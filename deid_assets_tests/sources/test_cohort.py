@@ -1,6 +1,7 @@
 """Cohorts: one record per person; what cannot be read is counted, and refuses unless it is allowed."""
 
 import datetime
+import re
 from dataclasses import replace
 
 import duckdb
@@ -9,6 +10,7 @@ import pytest
 
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.preparation.eligibility import OptedOut
+from deid_assets.sources.census import RACES
 from deid_assets.sources.cohort import CohortLayout, read_cohort
 from deid_assets_tests.public_data import public_data
 
@@ -79,7 +81,7 @@ def test_a_tidy_frame(tmp_path):
         ("x,90+,F,1,MN,55401,X,", "AGE", "not a whole number from 0 to 119"),
         ("x,40,U,1,MN,55401,X,", "SEX", "unknown sex"),
         ("x,40,,1,MN,55401,X,", "SEX", "missing"),
-        ("x,40,F,9,MN,55401,X,", "RACE", "unknown race"),
+        ("x,40,F,9,MN,55401,X,", "RACE", "unknown race; known: 1 (White), 2 (Black)"),
         (f"x,40,F,1,{SECRET},55401,X,", "ST", "unknown state"),
         ("x,40,F,1,,55401,X,", "ST", "missing"),
         ("x,40,F,1,MN,5540100,X,", "ZIP", "not a ZIP code of five or nine digits"),
@@ -91,9 +93,38 @@ def test_unusable_rows_are_counted_by_column_and_rule(tmp_path, row, column, rul
     cohort = cohort_of(tmp_path, [*good(9), row], at_most=0.1)
     assert len(cohort.people) == 9 and dict(cohort.report.unusable) == {(column, rule): 1}
     assert cohort.report.metadata()["rows_unusable"] == [{"column": column, "rule": rule, "rows": 1}]
-    with pytest.raises(DeliveryError, match=f"column {column}: 1 rows: {rule}") as refused:
+    with pytest.raises(DeliveryError, match=re.escape(f"column {column}: 1 rows: {rule}")) as refused:
         cohort_of(tmp_path, [*good(9), row])
     assert SECRET not in str(refused.value) and refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("written", "race"),
+    [
+        ("White", "White"),
+        (" white alone", "White"),
+        ("CAUCASIAN", "White"),
+        ("Black or African-American", "Black"),
+        ("American Indian / Alaska Native", "American Indian"),
+        ("native hawaiian or other pacific islander", "Pacific Islander"),
+        ("some other race", "Other race"),
+        ("Multiracial", "Two or more races"),
+        ("whites", None),
+    ],
+)
+def test_races_have_usual_spellings(tmp_path, written, race):
+    rows = [f"x{at},40,F,{shown},MN,55401,K,2001-03-09" for at, shown in enumerate(["Asian", written])]
+    cohort = cohort_of(tmp_path, rows, replace(LAYOUT, races={race: race for race in RACES.values()}), at_most=0.5)
+    assert cohort.people["race"].tolist() == ["Asian", *([race] if race else [])]
+    unknown = f"unknown race; known: {', '.join(RACES.values())}"
+    assert cohort.report.unusable == ({} if race else {("RACE", unknown): 1})
+
+
+def test_a_spelling_of_a_race_that_the_policy_does_not_know_is_unknown(tmp_path):
+    rows = [f"x{at},40,F,{shown},MN,55401,K,2001-03-09" for at, shown in enumerate(["1", "white", "Caucasian", "Asian"])]
+    cohort = cohort_of(tmp_path, rows, replace(LAYOUT, races={"1": "White", "caucasian": "Other"}), at_most=0.5)
+    assert cohort.people["race"].tolist() == ["White", "White", "Other"]
+    assert cohort.report.unusable == {("RACE", "unknown race; known: 1 (White), caucasian (Other)"): 1}
 
 
 def test_rows_with_several_faults_count_once_in_the_share(tmp_path):
