@@ -106,35 +106,52 @@ def _with_options(command: _Function) -> _Function:
     return command
 
 
-_BESIDE_A_FILE = ("cohort", "population", "policies", "no_riskier_than", "discover", "out", "write_policies", "as_json")
+_BESIDE_A_FILE = ("cohorts", "population", "policies", "no_riskier_than", "discover", "out", "write_policies", "as_json")
 """Parameters that are no sections of a policy file."""
 
 
 @click.command()
-@click.argument("cohort", type=FILE)
+@click.argument("cohorts", type=FILE, nargs=-1, required=True, metavar="COHORT...")
 @_with_options
-def demographics(cohort: Path, out: Path | None, write_policies: Path | None, as_json: bool, **options: Any) -> None:
+def demographics(
+    cohorts: tuple[Path, ...], out: Path | None, write_policies: Path | None, as_json: bool, **options: Any
+) -> None:
     """Compare policies for the demographics of a cohort with Safe Harbor, against a table of the population.
 
-    COHORT is a CSV, Parquet or DuckDB file with one record for each person.
+    COHORT is a CSV, Parquet or DuckDB file with one record for each person. Several cohorts with the same columns are shown
+    side by side; each is called after its file.
 
     Exit code 0: measured, and with --no-riskier-than each --policy is no riskier in the whole cohort and in every state;
-    2: one is riskier; 1: error; 64: wrong command line; 130 and 143: interrupted.
+    2: one is riskier, in one of the cohorts; 1: error; 64: wrong command line; 130 and 143: interrupted.
     """
-    from deid_assets.command_line.demographics_document import as_json_text, judged_document, printed, write_folder
+    from deid_assets.command_line.demographics_document import (
+        as_json_text,
+        judged_document,
+        printed,
+        side_by_side,
+        write_folder,
+    )
 
     with errors_as_json(as_json):
         require_new(out, write_policies)
-        asked = _asked(click.get_current_context(), cohort, options)
-        if write_policies is not None and asked.file is None:
-            raise click.UsageError("--write-policies takes all but the levels from a policy file: add --policy FILE.yaml")
-        found = judged_document(
-            cohort,
-            asked,
-            discover=options["discover"] or write_policies is not None,
-            with_files=out is not None,
-            with_policies=write_policies is not None,
-        )
+        named = {cohort.stem: cohort for cohort in cohorts}
+        if len(named) < len(cohorts):
+            raise click.UsageError("COHORT: cohorts are called after their files; give each file a name of its own")
+        if write_policies is not None and len(cohorts) > 1:
+            raise click.UsageError("--write-policies writes what passes the gate of one cohort; name one")
+        judged = {}
+        for name, cohort in named.items():
+            asked = _asked(click.get_current_context(), cohort, options)
+            if write_policies is not None and asked.file is None:
+                raise click.UsageError("--write-policies takes all but the levels from a policy file: add --policy FILE.yaml")
+            judged[name] = judged_document(
+                cohort,
+                asked,
+                discover=options["discover"] or write_policies is not None,
+                with_files=out is not None,
+                with_policies=write_policies is not None,
+            )
+        found = side_by_side(judged) if len(judged) > 1 else judged.popitem()[1]
         for folder, files in ((out, found.files), (write_policies, found.policies)):
             if folder is not None:
                 write_folder(folder, files)

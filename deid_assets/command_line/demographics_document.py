@@ -42,7 +42,14 @@ from deid_assets.methods.demographics.risk import influence_of_exponent, risks_o
 from deid_assets.policy.cohort import PUBLISHED_POLICIES, CohortPolicy
 from deid_assets.policy.loading import load_policy, with_sections
 from deid_assets.policy.yaml_text import to_yaml
-from deid_assets.reports.demographics_report import REFERENCE, published_form, render_demographics, summary_of, tables_of
+from deid_assets.reports.demographics_report import (
+    MARKS,
+    REFERENCE,
+    published_form,
+    render_demographics,
+    summary_of,
+    tables_of,
+)
 from deid_assets.reports.report import ReportFigure
 from deid_assets.sources.census import PopulationFiles, read_population
 from deid_assets.sources.cohort import CohortLayout, read_cohort
@@ -274,6 +281,35 @@ def judged_document(
     return Judged(document, _files(document, cells, verdicts) if with_files else {}, written)
 
 
+def side_by_side(judged: Mapping[str, Judged]) -> Judged:
+    """Join what came of several cohorts, by their names: the gate refuses if it refuses one.
+
+    Each cohort's files are in a folder of its own, beside the risks of all cohorts in the form of the article.
+    """
+    documents = {name: one.document for name, one in judged.items()}
+    refused = [name for name, document in documents.items() if document["exit_code"]]
+    document = {
+        "outcome": documents[refused[0] if refused else next(iter(documents))]["outcome"],
+        "exit_code": REFUSED if refused else 0,
+        "reasons": [f"{name}: {reason}" for name, own in documents.items() for reason in own["reasons"]],
+        "cohorts": documents,
+    }
+    files = {f"{name}/{file}": content for name, one in judged.items() for file, content in one.files.items()}
+    if files:
+        files |= {f"{name}_by_measure.csv": table.to_csv().encode() for name, table in _of_all(documents).items()}
+        files["result.json"] = as_json_text(document).encode()
+    return Judged(document, files, {})
+
+
+def _of_all(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
+    """The risks of each whole cohort in the form of the article, one column for each; empty where a policy was not judged."""
+    forms = {name: published_form(document) for name, document in documents.items()}
+    return {
+        form: pd.concat({name: own[form]["all"] for name, own in forms.items()}, axis=1, sort=False).fillna("")
+        for form in ("safe_harbor", "alternatives")
+    }
+
+
 def _allowed(cells: Cells, asked: DemographicsRequest, verdicts: Verdicts) -> list[DemographicPolicy]:
     """Every judged policy, and every one on the frontier of risk and detail, that passes the gates of the file; each once."""
     on_frontier = judge(cells, asked.question, frontier_policies(cells))
@@ -408,13 +444,35 @@ def _plain(value: Any) -> Any:
 
 
 def printed(document: Mapping[str, Any]) -> str:
-    """Return what the command prints: warnings, tables, and what came of the question."""
+    """Return what the command prints: warnings, tables, and what came of the question; first, several cohorts side by side."""
+    if "cohorts" in document:
+        return _printed_side_by_side(document)
     parts = [f"warning: {warning}" for warning in document["warnings"]]
     for table in tables_of(document):
         heads = tuple(head for head, _ in table.columns)
         parts += ["", table.title, table.text, *_aligned((heads, *table.rows))] if table.rows else ["", table.title, table.text]
     parts += ["", summary_of(document), *document["reasons"]]
     return "\n".join(parts) + ("" if document["outcome"] == "measured" else f"\n{document['outcome']}")
+
+
+def _printed_side_by_side(document: Mapping[str, Any]) -> str:
+    documents = document["cohorts"]
+    people = ("people", "", *(f"{own['records']:,}" for own in documents.values()))
+    rows = [
+        (measure, policy, *cells)
+        for form in _of_all(documents).values()
+        for (measure, policy), *cells in _with_policy(form).itertuples(name=None)
+    ]
+    own = [line for name, one in documents.items() for line in ("", f"== {name}", printed(one))]
+    title = f"The whole cohorts: risk in per cent. {MARKS}"
+    return "\n".join([title, *_aligned([("Measure", "Policy", *documents), people, *rows]), *own, *document["reasons"]])
+
+
+def _with_policy(form: pd.DataFrame) -> pd.DataFrame:
+    """A form of the article whose rows are named by measure and policy."""
+    if form.index.nlevels == 2:
+        return form
+    return form.set_axis(pd.MultiIndex.from_product([form.index, [REFERENCE]]))
 
 
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
@@ -429,8 +487,10 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         draft = Path(tempfile.mkdtemp(dir=folder.absolute().parent, prefix=f".{folder.name}-"))
         for name, content in files.items():
+            (draft / name).parent.mkdir(exist_ok=True)
             durable.create(draft / name, content, 0o644)
-        durable.sync(draft)
+        for written in {(draft / name).parent for name in files} | {draft}:
+            durable.sync(written)
         os.rename(draft, folder)
         durable.sync(folder.absolute().parent)
     except OSError as error:

@@ -266,6 +266,49 @@ class TestFiles:
         assert document(database, *words, "--table", "people")["risks"] == expected
 
 
+class TestSeveralCohorts:
+    SECOND = ((12, 40, "F", "MN"), (11, 30, "M", "WI"))
+
+    @pytest.fixture
+    def two(self, files, tmp_path):
+        """The words that name the cohort of `KNOWN`, and one that nobody of 95 years is in."""
+        first, *words = files(*KNOWN)
+        persons(*self.SECOND).to_csv(tmp_path / "younger.csv", index=False)
+        return (first, tmp_path / "younger.csv", *words)
+
+    def test_are_shown_side_by_side_and_each_as_alone(self, two, run, document):
+        code, printed = run(*two)
+        lines = [line.split() for line in printed.splitlines()]
+        assert code == 0 and ["Measure", "Policy", "cohort", "younger"] in lines and ["people", "24", "23"] in lines
+        assert ["total", "risk", "Safe", "Harbor", "4.86", "5"] in lines and ["total", "risk", "GenEth", "6.88*", "5"] in lines
+        found = document(*two)
+        first, second, *words = two
+        assert found["cohorts"] == {"cohort": document(first, *words), "younger": document(second, *words)}
+        assert all(run(one, *words)[1].strip() in printed for one in (first, second))
+
+    def test_the_gate_refuses_if_it_refuses_one(self, two, document):
+        found = document(*two, "--policy", "gen_eth", "--no-riskier-than", "safe_harbor")
+        assert (found["outcome"], found["exit_code"]) == ("riskier", REFUSED)
+        assert found["reasons"] == ["cohort: GenEth is riskier than Safe Harbor in the whole cohort or in a state"]
+        assert [one["outcome"] for one in found["cohorts"].values()] == ["riskier", "within"]
+
+    def test_are_written_each_to_a_folder_beside_the_tables_of_all(self, two, run, tmp_path):
+        out = tmp_path / "out"
+        assert run(*two, "--out", out)[0] == 0
+        assert sorted(path.name for path in out.iterdir()) == [
+            "alternatives_by_measure.csv", "cohort", "result.json", "safe_harbor_by_measure.csv", "younger",
+        ]  # fmt: skip
+        assert (out / "younger" / "report.html").exists()
+        by_measure = pd.read_csv(out / "alternatives_by_measure.csv", dtype=str).set_index(["measure", "policy"])
+        assert by_measure.loc[("total risk", "GenEth")].tolist() == ["6.88*", "5"]
+
+    def test_need_names_of_their_own_and_policies_are_written_of_one(self, two, run, tmp_path):
+        code, printed = run(*two[:1], *two)
+        assert code == USAGE and "give each file a name of its own" in unwrapped(printed)
+        code, printed = run(*two, "--write-policies", tmp_path / "policies")
+        assert code == USAGE and "name one" in unwrapped(printed)
+
+
 class TestNothingAboutAPerson:
     def test_small_states_are_joined_with_others(self, files, document):
         found = document(*files((12, 40, "F", "MN"), (14, 30, "M", "WI"), (3, 20, "M", "IA")))
