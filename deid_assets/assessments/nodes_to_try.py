@@ -56,7 +56,7 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
     levels = np.array(every).reshape(len(every), len(useful))
     too_little = (levels >= np.array([dimension.levels for dimension in useful])).any(axis=1)
     not_tried = dict(not_again) | {every[place]: TOO_LITTLE for place in np.flatnonzero(too_little)}
-    tried = nodes[[node not in not_tried for node in every]]
+    tried = nodes[np.fromiter((node not in not_tried for node in every), bool, len(every))]
     # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie
     # above it: nothing shows that it is minimal.
     open_ = nodes["decision"] == "open"
