@@ -24,7 +24,7 @@ from deid_assets.methods.demographics.local_recoding import classes_with_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL
 from deid_assets.methods.demographics.policies import DemographicPolicy, safe_harbor
 from deid_assets.methods.demographics.population import Cells
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, left_out, no_riskier, risks_at
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.rules.limits import THIRD
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES
@@ -244,21 +244,20 @@ def _compared(policy: CohortPolicy, cells: Cells, read: Cells) -> Found:
     for groups in (whole, states):
         classes, number = classes_with_ages(read, made.node, made.ages, made.level_of, groups), int(groups.max()) + 1
         found = bounded_risks(classes, question.deciding, number, CONFIDENCE)
-        allowed = risks_at(ClassCounter(cells, groups).at(reference), question.deciding, number)
-        excess.append(_excess(question, found.upper if bounded else found.expected, allowed, np.bincount(groups)))
+        own, of_others = found.upper if bounded else found.expected, ClassCounter(cells, groups).at(reference)
+        allowed, error = (of(of_others, question.deciding, number) for of in (risks_at, left_out))
+        excess.append(_excess(question, own - allowed, no_riskier(own, allowed, found.error + error), np.bincount(groups)))
     of_reference = risks_at(ClassCounter(cells).at(reference), [TOTAL], 1)
     classes = classes_with_ages(read, made.node, made.ages, made.level_of, whole)
     largest = bounded_risks(classes, [LARGEST], 1, CONFIDENCE).upper
     return Found(max(excess), float(of_reference[0, 0]) / cells.records, float(largest[0, 0]))
 
 
-def _excess(question: Question, own: np.ndarray, allowed: np.ndarray, records: np.ndarray) -> float:
+def _excess(question: Question, above: np.ndarray, passes: np.ndarray, records: np.ndarray) -> float:
     """The greatest risk above that of the reference, over measures and groups; per record, or of one record."""
     sums = np.array([[measure.sums] for measure in question.deciding])
-    added = np.where(sums, records, 1)
-    difference = (own - allowed) / added
-    below = np.minimum(np.round(difference, 12), 0.0)
-    return float(np.max(np.where(no_riskier(own, allowed, added), below, difference)))
+    difference = above / np.where(sums, records, 1)
+    return float(np.max(np.where(passes, np.minimum(np.round(difference, 12), 0.0), difference)))
 
 
 def cohort_measurements(policy: CohortPolicy, found: Found, crowded: float, records: int) -> tuple[Measurement, ...]:

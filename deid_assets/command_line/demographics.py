@@ -3,7 +3,8 @@
 import datetime
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from deid_assets.command_line.options import FILE, errors_as_json, require_new
+from deid_assets.errors import DeliveryError
 
 if TYPE_CHECKING:
     from deid_assets.assessments.demographic_verdicts import Question
@@ -134,9 +136,7 @@ def demographics(
 
     with errors_as_json(as_json):
         require_new(out, write_policies)
-        named = {cohort.stem: cohort for cohort in cohorts}
-        if len(named) < len(cohorts):
-            raise click.UsageError("COHORT: cohorts are called after their files; give each file a name of its own")
+        named = _named_after_files(cohorts)
         if write_policies is not None and len(cohorts) > 1:
             raise click.UsageError("--write-policies writes what passes the gate of one cohort; name one")
         judged = {}
@@ -144,13 +144,14 @@ def demographics(
             asked = _asked(click.get_current_context(), cohort, options)
             if write_policies is not None and asked.file is None:
                 raise click.UsageError("--write-policies takes all but the levels from a policy file: add --policy FILE.yaml")
-            judged[name] = judged_document(
-                cohort,
-                asked,
-                discover=options["discover"] or write_policies is not None,
-                with_files=out is not None,
-                with_policies=write_policies is not None,
-            )
+            with _said_of(name if len(cohorts) > 1 else ""):
+                judged[name] = judged_document(
+                    cohort,
+                    asked,
+                    discover=options["discover"] or write_policies is not None,
+                    with_files=out is not None,
+                    with_policies=write_policies is not None,
+                )
         found = side_by_side(judged) if len(judged) > 1 else judged.popitem()[1]
         for folder, files in ((out, found.files), (write_policies, found.policies)):
             if folder is not None:
@@ -196,6 +197,25 @@ def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> 
     return replace(asked, gate=asked.gate or gate)
 
 
+@contextmanager
+def _said_of(name: str) -> Iterator[None]:
+    """Let refusals say of which of several cohorts they are."""
+    try:
+        yield
+    except DeliveryError as error:
+        raise DeliveryError(f"{name}: {error}" if name else str(error)) from None
+
+
+def _named_after_files(cohorts: Sequence[Path]) -> dict[str, Path]:
+    """Cohorts by the names of their files without what says their format, which become names of folders."""
+    named = {re.sub(r"(\.(csv|parquet|duckdb|gz|zip))+$", "", cohort.name, flags=re.IGNORECASE): cohort for cohort in cohorts}
+    if len(named) < len(cohorts):
+        raise click.UsageError("COHORT: cohorts are called after their files; give each file a name of its own")
+    if len(cohorts) > 1 and not all(re.fullmatch(r"\w[\w -]*", name) for name in named):
+        raise click.UsageError("COHORT: cohorts are called after their files; use letters, digits, blanks, '_' and '-' only")
+    return named
+
+
 _AS_STATED = (
     "person", "birth_date", "birth_year", "reference", "birthday", "date_format", "sex", "race", "state", "state_kind",
     "county", "table", "delimiter", "unusable_at_most",
@@ -223,6 +243,7 @@ def _layout(options: Mapping[str, Any]) -> "CohortLayout":
         age=None if any(births) else options["age"] or "age",
         sexes=options["sexes"] or {"M": "M", "F": "F"},
         races=races if options["race"] else {},
+        usual_spellings=not options["races"],
         zip=options["zip_code"],
         **{name: options[name] for name in _AS_STATED},
     )

@@ -465,7 +465,8 @@ def _printed_side_by_side(document: Mapping[str, Any]) -> str:
     ]
     own = [line for name, one in documents.items() for line in ("", f"== {name}", printed(one))]
     title = f"The whole cohorts: risk in per cent. {MARKS}"
-    return "\n".join([title, *_aligned([("Measure", "Policy", *documents), people, *rows]), *own, *document["reasons"]])
+    said = ["", *document["reasons"], *([] if document["outcome"] == "measured" else [document["outcome"]])]
+    return "\n".join([title, *_aligned([("Measure", "Policy", *documents), people, *rows]), *own, *said])
 
 
 def _with_policy(form: pd.DataFrame) -> pd.DataFrame:

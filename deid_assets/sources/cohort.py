@@ -11,7 +11,6 @@ import datetime
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -42,10 +41,10 @@ USUAL_SPELLINGS: Mapping[str, tuple[str, ...]] = {
         "native hawaiian", "native hawaiian pacific islander", "native hawaiian and other pacific islander",
         "native hawaiian or other pacific islander", "native hawaiian or pacific islander", "nhpi",
     ),
-    "Other race": ("other", "some other race"),
+    "Other race": ("some other race",),
     "Two or more races": ("mixed", "more than one race", "multiracial", "multiple races", "two or more"),
 }  # fmt: skip
-"""Race of the census to other spellings, as `_plain` has them."""
+"""Race of the census to other spellings, as `_plain` has them. "Other" is none: it may stand for all but White and Black."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,9 @@ class CohortLayout:
         Column, and its values to M or F.
     race, races
         Column, and its values to the races of the population table; None for a cohort without.
+    usual_spellings
+        Whether races may also be written as `USUAL_SPELLINGS` has them, in upper or lower case. Otherwise `races` has every
+        value.
     state, state_kind
         Column, and the kind of its codes.
     zip, county
@@ -97,6 +99,7 @@ class CohortLayout:
     sexes: Mapping[str, str] = field(default_factory=lambda: {"M": "M", "F": "F"})
     race: str | None = None
     races: Mapping[str, str] = field(default_factory=dict)
+    usual_spellings: bool = False
     state_kind: str = "postal"
     zip: str | None = None
     county: str | None = None
@@ -225,7 +228,9 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, opted_out: Opted
     people["sex"] = broken.read("sex", text["sex"], "unknown sex", lambda values: values.map(dict(layout.sexes)))
     if layout.race is not None:
         known = ", ".join(value if value == race else f"{value} ({race})" for value, race in layout.races.items())
-        people["race"] = broken.read("race", text["race"], f"unknown race; known: {known}", partial(_races, races=layout.races))
+        people["race"] = broken.read(
+            "race", text["race"], f"unknown race; known: {known}", lambda values: _races(values, layout)
+        )
     people["state"] = broken.read("state", text["state"], "unknown state", lambda values: _states(values, layout.state_kind))
     if layout.zip is not None:
         people["zip"] = broken.read("zip", text["zip"], "not a ZIP code of five or nine digits", _zip_codes)
@@ -300,16 +305,17 @@ class _Broken:
         return float(pd.concat([found for _, _, found in self._found], axis=1).any(axis=1).sum()) / rows if self._found else 0.0
 
 
-def _races(values: pd.Series, races: Mapping[str, str]) -> pd.Series:
-    """Races by their stated values; else by these, a race or a usual spelling of one, in upper or lower case."""
-    spelled = {one: race for race in races.values() for one in (_plain(race), *USUAL_SPELLINGS.get(race, ()))}
-    spelled |= {_plain(value): race for value, race in races.items()}
-    return values.map({value: races.get(value, spelled.get(_plain(value))) for value in values.dropna().unique()})
+def _races(values: pd.Series, layout: CohortLayout) -> pd.Series:
+    """Races by their stated values, and by usual spellings if the layout has them; missing if neither is known."""
+    if not layout.usual_spellings:
+        return values.map(dict(layout.races))
+    spelled = {one: race for race in layout.races.values() for one in (_plain(race), *USUAL_SPELLINGS.get(race, ()))}
+    return values.map({value: layout.races.get(value, spelled.get(_plain(value))) for value in values.dropna().unique()})
 
 
 def _plain(text: str) -> str:
-    """Letters and digits in lower case with single blanks between them, without the census's "alone"."""
-    return re.sub(r"[^a-z0-9]+", " ", text.casefold()).strip().removesuffix(" alone")
+    """In lower case, with single blanks for punctuation between words, without the census's "alone"."""
+    return re.sub(r"[\s/_-]+", " ", text.casefold()).strip().removesuffix(" alone")
 
 
 def _ages(text: pd.DataFrame, layout: CohortLayout, broken: _Broken) -> pd.Series:

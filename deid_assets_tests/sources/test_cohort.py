@@ -19,6 +19,7 @@ LAYOUT = CohortLayout(
     person="ID", age="AGE", sex="SEX", race="RACE", races={"1": "White", "2": "Black"}, state="ST", zip="ZIP", county="COUNTY",
     dates={"admitted": "ADM"},
 )  # fmt: skip
+USUALLY_SPELLED = replace(LAYOUT, races={race: race for race in RACES.values()}, usual_spellings=True)
 GOOD = "p{at},40,F,1,MN,55401,Hennepin,2001-03-09"
 HEADER = "ID,AGE,SEX,RACE,ST,ZIP,COUNTY,ADM"
 
@@ -110,21 +111,23 @@ def test_unusable_rows_are_counted_by_column_and_rule(tmp_path, row, column, rul
         ("some other race", "Other race"),
         ("Multiracial", "Two or more races"),
         ("whites", None),
+        ("Other", None),
+        ("-", None),
     ],
 )
 def test_races_have_usual_spellings(tmp_path, written, race):
     rows = [f"x{at},40,F,{shown},MN,55401,K,2001-03-09" for at, shown in enumerate(["Asian", written])]
-    cohort = cohort_of(tmp_path, rows, replace(LAYOUT, races={race: race for race in RACES.values()}), at_most=0.5)
+    cohort = cohort_of(tmp_path, rows, USUALLY_SPELLED, at_most=0.5)
     assert cohort.people["race"].tolist() == ["Asian", *([race] if race else [])]
     unknown = f"unknown race; known: {', '.join(RACES.values())}"
     assert cohort.report.unusable == ({} if race else {("RACE", unknown): 1})
 
 
-def test_a_spelling_of_a_race_that_the_policy_does_not_know_is_unknown(tmp_path):
-    rows = [f"x{at},40,F,{shown},MN,55401,K,2001-03-09" for at, shown in enumerate(["1", "white", "Caucasian", "Asian"])]
-    cohort = cohort_of(tmp_path, rows, replace(LAYOUT, races={"1": "White", "caucasian": "Other"}), at_most=0.5)
-    assert cohort.people["race"].tolist() == ["White", "White", "Other"]
-    assert cohort.report.unusable == {("RACE", "unknown race; known: 1 (White), caucasian (Other)"): 1}
+def test_a_policy_has_all_values_that_its_races_may_have(tmp_path):
+    rows = [f"x{at},40,F,{shown},MN,55401,K,2001-03-09" for at, shown in enumerate(["1", "-1", "white", "White"])]
+    cohort = cohort_of(tmp_path, rows, at_most=0.9)
+    assert cohort.people["race"].tolist() == ["White"]
+    assert cohort.report.unusable == {("RACE", "unknown race; known: 1 (White), 2 (Black)"): 3}
 
 
 def test_rows_with_several_faults_count_once_in_the_share(tmp_path):

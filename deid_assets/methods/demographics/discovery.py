@@ -20,11 +20,11 @@ from deid_assets.methods.demographics.measures import TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import (
-    added_up,
     bounded_risks,
     equal_ranks,
     groups_by,
     largest_risks,
+    left_out,
     no_riskier,
     quick_bounds,
     risks_at,
@@ -98,7 +98,7 @@ class _Measured:
         groups = groups_by(cells, *bar.by)[0] if bar.by else None
         self._counter, self._bar, self._attributes = ClassCounter(cells, groups), bar, cells.demographics.attributes
         classes, number = self._counter.at(reference), self._counter.number_of_groups
-        self._threshold, self._records = (of(classes, bar.measures, number) for of in (risks_at, added_up))
+        self._threshold, self._error = (of(classes, bar.measures, number) for of in (risks_at, left_out))
         self._tags = np.zeros(cells.demographics.shape, dtype=np.int8)
         self.measured: set[Node] = set()
 
@@ -116,20 +116,22 @@ class _Measured:
         """Whether an upper bound of the risk of a node does not exceed the expected risk of the reference."""
         self.measured.add(node)
         bar, classes, groups = self._bar, self._counter.at(node), self._counter.number_of_groups
-        if self._within(largest_risks(classes, bar.measures, groups)):
+        error = left_out(classes, bar.measures, groups)
+        if self._within(largest_risks(classes, bar.measures, groups), error):
             return True
-        return self._within(bounded_risks(classes, bar.measures, groups, confidence).upper)
+        return self._within(bounded_risks(classes, bar.measures, groups, confidence).upper, error)
 
     def _measure(self, node: Node) -> bool:
         self.measured.add(node)
         bar, classes, groups = self._bar, self._counter.at(node), self._counter.number_of_groups
         lower, upper = quick_bounds(classes, bar.measures, groups)
-        if not self._within(lower):
+        error = left_out(classes, bar.measures, groups)
+        if not self._within(lower, error):
             return False
-        return self._within(upper) or self._within(risks_at(classes, bar.measures, groups))
+        return self._within(upper, error) or self._within(risks_at(classes, bar.measures, groups), error)
 
-    def _within(self, risks: np.ndarray) -> bool:
-        return bool(np.all(no_riskier(risks, self._threshold, self._records)))
+    def _within(self, risks: np.ndarray, error: np.ndarray) -> bool:
+        return bool(np.all(no_riskier(risks, self._threshold, error + self._error)))
 
 
 def all_policies(demographics: CohortAttributes) -> Iterator[Node]:
@@ -293,10 +295,11 @@ def risk_and_detail(cells: Cells, measure: Measure = TOTAL) -> pd.DataFrame:
     """
     demographics, counter = cells.demographics, ClassCounter(cells)
     nodes = list(all_policies(demographics))
-    risk = np.array([risks_at(counter.at(node), [measure], 1)[0, 0] for node in nodes])
+    of_each = (counter.at(node) for node in nodes)
+    risk, error = np.array([[of(own, [measure], 1)[0, 0] for of in (risks_at, left_out)] for own in of_each]).T
     total = sums_of_losses(detail_of_levels(cells))
     detail = np.array([total[node] for node in nodes])
-    rank = equal_ranks(risk, cells.records if measure.sums else 1)
+    rank = equal_ranks(risk, error)
     order = np.lexsort((-detail, rank))
     risk, detail, rank = risk[order], np.round(detail[order], _DIGITS), rank[order]
     best_before = np.maximum.accumulate(np.concatenate([[-np.inf], detail[:-1]]))

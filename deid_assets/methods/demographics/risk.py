@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
-from deid_assets.methods.demographics.measures import LARGEST, PUBLISHED, Measure
+from deid_assets.methods.demographics.measures import PUBLISHED, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.spread import LEFT_OUT, ClassSizes, expected, plug_in, reciprocal_at_most
@@ -30,49 +30,56 @@ class Risks:
     ----------
     expected, lower, upper
         (measures, groups) float: sums over records, or the largest risk of a record.
+    error
+        (measures, groups) float: how wrong the expected risk may be (`left_out`).
     """
 
     expected: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    error: np.ndarray
 
 
-def no_riskier(risk: np.ndarray, reference: np.ndarray, records: np.ndarray | int = 1) -> np.ndarray:
-    """Whether each risk is at most the reference, apart from rounding errors and from the tails that sums leave out.
+def no_riskier(risk: np.ndarray, reference: np.ndarray, error: np.ndarray | float = 0.0) -> np.ndarray:
+    """Whether each risk is at most the reference, apart from rounding errors and from what sums leave out.
 
     Parameters
     ----------
     risk, reference
         Expected risks, or upper bounds of them.
-    records
-        How many records' risks each of them adds up: 1 for the largest risk of a record.
+    error
+        What their sums may have left out (`left_out`), that of the risk and that of the reference together.
 
     Examples
     --------
-    >>> no_riskier(np.array([0.3, 0.31, 5.34e-19]), np.array([0.1 + 0.2, 0.3, 0.0]), 100).tolist()
+    >>> no_riskier(np.array([0.3, 0.31, 5.34e-19]), np.array([0.1 + 0.2, 0.3, 0.0]), 1e-15).tolist()
     [True, False, True]
     """
-    return np.asarray(risk) <= np.asarray(reference) * (1 + ROUND_OFF) + np.asarray(records) * LEFT_OUT
+    return np.asarray(risk) <= np.asarray(reference) * (1 + ROUND_OFF) + error
 
 
-def equal_ranks(risks: np.ndarray, records: int) -> np.ndarray:
+def equal_ranks(risks: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """Rank risks in ascending order, from 0; one that `no_riskier` does not tell apart from the next lower one shares its rank.
 
     Examples
     --------
-    >>> equal_ranks(np.array([0.3, 0.0, 5.34e-19, 0.1 + 0.2]), 100).tolist()
+    >>> equal_ranks(np.array([0.3, 0.0, 5.34e-19, 0.1 + 0.2]), np.full(4, 1e-15)).tolist()
     [1, 0, 0, 1]
     """
     order = np.argsort(risks, kind="stable")
-    ascending, ranks = risks[order], np.zeros(len(risks), dtype=np.int64)
-    ranks[order[1:]] = np.cumsum(~no_riskier(ascending[1:], ascending[:-1], records))
+    ascending, of_each, ranks = risks[order], errors[order], np.zeros(len(risks), dtype=np.int64)
+    ranks[order[1:]] = np.cumsum(~no_riskier(ascending[1:], ascending[:-1], of_each[1:] + of_each[:-1]))
     return ranks
 
 
-def added_up(classes: Classes, measures: Sequence[Measure], groups: int) -> np.ndarray:
-    """Return (measures, groups) float: how many records' risks a risk adds up, 1 for the largest risk of a record."""
-    records = np.bincount(classes.group, weights=classes.records, minlength=groups)
-    return np.stack([records if measure.sums else np.ones(groups) for measure in measures])
+def left_out(classes: Classes, measures: Sequence[Measure], groups: int) -> np.ndarray:
+    """Return (measures, groups) float: how wrong expected risks may be, because sums over sizes leave out tails.
+
+    Nothing is left out of a class without random people. In others, no size has a greater risk than that of the people who are
+    in the class for certain.
+    """
+    parts = np.count_nonzero(classes.sizes.rest * classes.sizes.share, axis=0)
+    return _gathered(parts * LEFT_OUT * _risks_of(classes.sizes.certain, measures), classes, measures, groups)
 
 
 def risks_at(classes: Classes, measures: Sequence[Measure], groups: int, mean_size: bool = False) -> np.ndarray:
@@ -132,7 +139,7 @@ def bounded_risks(classes: Classes, measures: Sequence[Measure], groups: int, co
             reach = tail * jump / 3 + np.sqrt((tail * jump / 3) ** 2 + 2 * tail * spread)
             upper[number] = np.minimum(most[number], mean[number] + reach)
             lower[number] = np.maximum(least[number], mean[number] - reach)
-    return Risks(mean, lower, upper)
+    return Risks(mean, lower, upper, left_out(classes, measures, groups))
 
 
 def _risks_of(sizes: np.ndarray, measures: Sequence[Measure]) -> np.ndarray:
@@ -141,10 +148,7 @@ def _risks_of(sizes: np.ndarray, measures: Sequence[Measure]) -> np.ndarray:
 
 
 def _gathered(risk: np.ndarray, classes: Classes, measures: Sequence[Measure], groups: int) -> np.ndarray:
-    """Return (measures, groups) float: risks of records, (measures, classes), added up or the largest taken.
-
-    What is not more than the tails that are left out is 0.
-    """
+    """Return (measures, groups) float: risks of records, (measures, classes), added up or the largest taken."""
     found = np.zeros((len(measures), groups))
     for number, measure in enumerate(measures):
         own = risk[number, classes.of]
@@ -152,7 +156,7 @@ def _gathered(risk: np.ndarray, classes: Classes, measures: Sequence[Measure], g
             found[number] = np.bincount(classes.group, weights=classes.records * own, minlength=groups)
         else:
             np.maximum.at(found[number], classes.group, own)
-    return np.where(found > added_up(classes, measures, groups) * LEFT_OUT, found, 0.0)
+    return found
 
 
 def groups_by(cells: Cells, attribute: str, level: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -193,8 +197,9 @@ def risks_of_policies(
     -------
     pd.DataFrame
         policy | group ('all' or a label) | measure | records | risk, lower, upper: float; records at risk or, for the largest
-        record risk, a probability | percent, upper_percent: 100 times a share of the group's records, or the largest record
-        risk in per cent. Without bounds, `lower` and `upper` are missing.
+        record risk, a probability; 0 if it is within the error | error: how wrong the risk may be | percent, upper_percent: 100
+        times a share of the group's records, or the largest record risk in per cent. Without bounds, `lower` and `upper` are
+        missing.
 
     Examples
     --------
@@ -224,21 +229,19 @@ def risks_of_policies(
             classes = counter.at(policy.node(demographics))
             if mean_size:
                 plain = risks_at(classes, measures, len(labels), mean_size=True)
-                risks = Risks(plain, np.full_like(plain, np.nan), np.full_like(plain, np.nan))
+                risks = Risks(plain, np.full_like(plain, np.nan), np.full_like(plain, np.nan), np.zeros_like(plain))
             else:
                 risks = bounded_risks(classes, measures, len(labels), confidence)
             frames.extend(
-                _rows(policy.name, measure, labels, sizes, [own[number] for own in (risks.expected, risks.lower, risks.upper)])
+                _rows(policy.name, measure, labels, sizes, Risks(*(own[number] for own in vars(risks).values())))
                 for number, measure in enumerate(measures)
             )
     return pd.concat(frames, ignore_index=True)
 
 
-def _rows(
-    policy: str, measure: Measure, labels: Sequence[str], records: np.ndarray, risks: Sequence[np.ndarray]
-) -> pd.DataFrame:
+def _rows(policy: str, measure: Measure, labels: Sequence[str], records: np.ndarray, risks: Risks) -> pd.DataFrame:
     whole = records if measure.sums else np.ones(len(labels))
-    risk, lower, upper = risks
+    risk = np.where(risks.expected > risks.error, risks.expected, 0.0)
     return pd.DataFrame(
         {
             "policy": policy,
@@ -246,10 +249,11 @@ def _rows(
             "measure": measure.name,
             "records": records,
             "risk": risk,
-            "lower": lower,
-            "upper": upper,
+            "lower": risks.lower,
+            "upper": risks.upper,
+            "error": risks.error,
             "percent": 100 * risk / whole,
-            "upper_percent": 100 * upper / whole,
+            "upper_percent": 100 * risks.upper / whole,
         }
     )
 
@@ -294,12 +298,14 @@ def verdicts(
     ValueError
         If the reference was not measured in each group by each measure, or bounds are missing.
     """
-    own = risks.loc[risks["policy"] == reference, ["group", "measure", "risk"]].rename(columns={"risk": "of_reference"})
+    own = risks.loc[risks["policy"] == reference, ["group", "measure", "risk", "error"]].rename(
+        columns={"risk": "of_reference", "error": "reference_error"}
+    )
     joined = risks.merge(own, on=["group", "measure"], how="left", validate="many_to_one")
     compared = (
         joined["upper"].where(~joined["policy"].isin([reference, *same]), joined["risk"]) if at_upper_bound else joined["risk"]
     )
     if joined["of_reference"].isna().any() or compared.isna().any():
         raise ValueError(f"the risk of {reference}, and the bounds compared with it, must be known for each group and measure")
-    records = joined["records"].where(joined["measure"] != LARGEST.name, 1)
-    return joined.assign(riskier=~no_riskier(compared.to_numpy(), joined["of_reference"].to_numpy(), records.to_numpy()))
+    error = (joined.pop("error") + joined.pop("reference_error")).to_numpy()
+    return joined.assign(riskier=~no_riskier(compared.to_numpy(), joined["of_reference"].to_numpy(), error))

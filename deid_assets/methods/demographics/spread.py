@@ -15,8 +15,7 @@ from deid_assets.methods.demographics.measures import Measure
 
 _TAIL = 37.0
 LEFT_OUT = 2 * np.exp(-_TAIL)
-"""Sums leave out tails of at most this probability, by Bernstein's inequality. A record's risk is at most 1, so that its
-expectation is wrong by at most this."""
+"""Sums leave out tails of at most this probability for each part, by Bernstein's inequality."""
 
 _ELEMENTS = 1 << 14
 """Probabilities of a block, few enough for the cache of a processor."""

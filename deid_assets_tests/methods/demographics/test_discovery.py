@@ -36,7 +36,7 @@ def exhaustively(cells, reference, bar):
             risks = risks_at(counter.at(node), bar.measures, groups)
         else:
             risks = bounded_risks(counter.at(node), bar.measures, groups, bar.confidence).upper
-        if np.all(no_riskier(risks, most, cells.records)):
+        if np.all(no_riskier(risks, most, 1e-14)):
             passing.append(policy_at(node, demographics))
     return {own for own in passing if not any(other != own and refines(other, own, demographics) for other in passing)}
 
@@ -99,13 +99,14 @@ def test_the_frontier_of_risk_and_detail_is_that_of_enumeration(drawn, measure):
         policy_at(node, cells.demographics).name: oracle_risks(cohort, table, cells.demographics, node, [measure])[0]
         for node in all_policies(cells.demographics)
     }
-    risk, detail = np.array([oracle[name] for name in found["policy"]]), found["detail"].to_numpy()
+    risk, detail = np.array([oracle[name] for name in found["policy"]]), np.round(found["detail"].to_numpy(), 9)
 
     def at_most(values: np.ndarray) -> np.ndarray:
-        """For each policy, whether each other one has no larger value; nearly equal ones are equal."""
-        return values[np.newaxis] <= values[:, np.newaxis] + 1e-9
+        """For each policy, whether each other one has no larger value; values are equal apart from rounding errors."""
+        return np.asarray(no_riskier(values[np.newaxis], values[:, np.newaxis], 1e-14))
 
-    better = at_most(risk) & at_most(-detail) & ~(at_most(risk).T & at_most(-detail).T)
+    as_detailed = detail[np.newaxis] >= detail[:, np.newaxis]
+    better = at_most(risk) & as_detailed & ~(at_most(risk).T & as_detailed.T)
     assert found["on_frontier"].tolist() == (~better.any(axis=1)).tolist()
 
 

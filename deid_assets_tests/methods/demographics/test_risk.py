@@ -29,6 +29,7 @@ from deid_assets.methods.demographics.risk import (
     bounded_risks,
     groups_by,
     influence_of_exponent,
+    left_out,
     no_riskier,
     quick_bounds,
     risks_at,
@@ -224,20 +225,39 @@ class TestDates:
         assert self.risks(cohort, ("year", "year")) == pytest.approx([19 / 41])
 
 
-def test_what_is_less_than_the_tails_that_are_left_out_is_nothing():
-    few = Measure("graduated", 10)
-    sizes = ClassSizes(np.array([1]), np.array([[10_000]]), np.array([[0.01]]))
-    classes = Classes(sizes, np.array([0]), np.array([0]), np.array([100]))
-    assert 0 < expected(sizes, [few])[0][0, 0] < LEFT_OUT and risks_at(classes, [few], 1).tolist() == [[0.0]]
+FEW = Measure("graduated", 10)
+
+
+def test_sums_leave_out_no_more_than_is_said():
+    sizes = ClassSizes(np.array([1, 11, 3]), np.array([[10_000, 10_000, 0]]), np.array([[0.01, 0.01, 0.0]]))
+    every, nobody = np.arange(3), np.zeros(3, dtype=np.int64)
+    classes = Classes(sizes, every, every, nobody + 100)
+    errors = left_out(classes, [FEW, LARGEST], 3)
+    assert errors[0].tolist() == [100 * LEFT_OUT, 0, 0], "without random people, or with too many, nothing is left out"
+    assert errors[1].tolist() == [LEFT_OUT, LEFT_OUT / 11, 0]
+    assert 0 < expected(sizes, [FEW])[0][0, 0] < LEFT_OUT
 
 
 @pytest.mark.parametrize(("of_reference", "risk", "riskier"), [(0, 5.34e-19, False), (0, 1e-12, True), (1e-12, 1e-12, False)])
-def test_a_verdict_is_not_decided_by_the_tails_that_are_left_out(of_reference, risk, riskier):
-    rows = [(name, "all", "graduated risk, T = 10", 100, own, own, own) for name, own in (("SH", of_reference), ("5", risk))]
-    risks = pd.DataFrame(rows, columns=["policy", "group", "measure", "records", "risk", "lower", "upper"])
+def test_a_verdict_is_not_decided_by_what_sums_leave_out(of_reference, risk, riskier):
+    rows = [(name, "all", FEW.name, 100, own, own, own, 1e-14) for name, own in (("SH", of_reference), ("5", risk))]
+    risks = pd.DataFrame(rows, columns=["policy", "group", "measure", "records", "risk", "lower", "upper", "error"])
     for at_upper_bound in (False, True):
         found = verdicts(risks, "SH", at_upper_bound).set_index("policy")["riskier"]
         assert found.to_dict() == {"SH": False, "5": riskier}
+
+
+def test_a_risk_within_its_error_is_shown_as_none():
+    """Ages of 100,000 people are known in bands of 100 years: a year has about 1,000 of them, and hardly ever ten."""
+    people = pd.DataFrame(
+        [("WA", sex, *band, 100_000) for sex in "FM" for band in ((0, 99), (100, 119))],
+        columns=["geography", "sex", "youngest", "oldest", "people"],
+    ).assign(ethnicity="white")
+    state = Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"]))
+    attributes = CohortAttributes(age_attribute(), ethnicity_attribute(races=["white"]), state, sex_attribute())
+    cohort = pd.DataFrame({"age": [40, 41], "ethnicity": "white", "geography": "WA", "sex": "F"})
+    found = risks_of_policies(cells_of(cohort, population_of(people, attributes, EVENLY)), published_alternatives(), [FEW])
+    assert found["risk"].eq(0).all() and found["percent"].eq(0).all() and (found["error"] > 0).any()
 
 
 def test_bounds_hold_as_often_as_they_say():

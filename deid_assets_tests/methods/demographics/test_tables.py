@@ -25,7 +25,7 @@ def as_risks(table):
     percent = table["percent"].str.rstrip("*").replace("<0.01", "0.005").astype(float)
     records = table["group"].map(COHORTS)
     risk = percent * records / 100
-    return table.assign(percent=percent, risk=risk, records=records, lower=risk, upper=risk)
+    return table.assign(percent=percent, risk=risk, records=records, lower=risk, upper=risk, error=0.0)
 
 
 def lines(table):
@@ -95,7 +95,7 @@ class TestVerdicts:
             "policy": ["Safe Harbor", "a", "b"],
             "group": "all",
             "measure": "total risk",
-            "records": 1,
+            "error": 0.0,
             "risk": [0.1 + 0.2, 0.3, 0.31],
             "upper": [0.4, 0.35, 0.5],
             "percent": [1.0, 1.0, 1.1],
