@@ -35,13 +35,17 @@ def is_plausible(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
 def instance() -> Iterator[dg.DagsterInstance]:
     """Dagster asks for all partitions at each part of a condition, for a release 27,000 times: here they are kept."""
     with dg.DagsterInstance.ephemeral() as instance, pytest.MonkeyPatch.context() as patch:
-        asked, kept = instance.get_dynamic_partitions, {}
+        asked, adding, kept = instance.get_dynamic_partitions, instance.add_dynamic_partitions, {}
 
-        # Each test adds partitions once.
         def partitions(partitions_def_name: str) -> Sequence[str]:
             kept[partitions_def_name] = kept.get(partitions_def_name) or asked(partitions_def_name)
             return kept[partitions_def_name]
 
+        def add(name: str, added: Sequence[str]) -> None:
+            kept.clear()
+            adding(name, added)
+
+        patch.setattr(instance, "add_dynamic_partitions", add)
         patch.setattr(instance, "get_dynamic_partitions", partitions)
         yield instance
 

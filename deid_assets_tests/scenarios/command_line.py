@@ -1,5 +1,6 @@
 """The `deid` command: in a process of its own, as a person starts it, or in this one, where a process is not what is tested."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -34,11 +35,13 @@ def deid(home: Path, *arguments: object) -> tuple[int, str]:
     return process.returncode, printed
 
 
-def deid_here(home: Path, *arguments: object) -> tuple[int, str]:
-    """The same in this process, which has loaded everything already; what no command may raise is raised. Figures are
-    sketched.
+def deid_here(home: Path, *arguments: object, drawn: bool = False) -> tuple[int, str]:
+    """The same in this process, which has loaded everything already; what no command may raise is raised.
+
+    Figures of a run are sketched, unless they are to be drawn.
     """
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), sketched_figures():
+    sketched = sketched_figures() if arguments[0] == "run" and not drawn else contextlib.nullcontext()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), sketched:
         patch.setenv("DEID_HOME", str(home))
         patch.setenv("COLUMNS", "200")
         warnings.simplefilter("ignore")

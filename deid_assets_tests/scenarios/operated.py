@@ -105,7 +105,7 @@ def operate(folder: Path) -> None:
     daemon.sensors()
     shutil.copy(Home(root).refused_report("small", SECOND), folder / REFUSED_REPORT)
     adopt(PINNED)
-    code, printed = deid_here(root, "run", "--policy", "small", "--delivery", inbox / SECOND, "--quiet")
+    code, printed = deid_here(root, "run", "--policy", "small", "--delivery", inbox / SECOND, "--quiet", drawn=True)
     assert code == PUBLISHED, printed
 
     deliver_without_some(inbox / SECOND, inbox / THIRD, remainder=1)

@@ -126,6 +126,7 @@ PLANTED = {"person-hiv": "B20", "person-alcohol": "F10.20", "person-abuse": "T74
 
 
 class TestStated:
+    @pytest.mark.matrix
     def test_a_delivery_is_published(self, tmp_path):
         home = Home(tmp_path / "deid").create()
         write_policy(home.policies, STATED)
