@@ -103,7 +103,7 @@ class TestTheUi:
         seen.shows(refused.run_id[:8], "Failure", "refused for privacy", "published")
         seen.keeps("runs")
         check = "linked_high_risk_share_within_threshold"
-        seen.opens(f"{ui.url}/runs/{refused.run_id}?logs=query%3A{check}")
+        seen.opens(f"{ui.url}/runs/{refused.run_id}?logs=step%3Asmall__cross_release_risk_checks")
         seen.shows(check)
         seen.keeps("blocked-run")
         path = f"assets/small/cross_release_risk?view=checks&checkDetail={check}"
