@@ -24,7 +24,7 @@ from deid_assets.methods.demographics.local_recoding import classes_with_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL
 from deid_assets.methods.demographics.policies import DemographicPolicy, safe_harbor
 from deid_assets.methods.demographics.population import Cells
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, left_out, no_riskier, risks_at
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_and_errors, risks_at
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.rules.limits import THIRD
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES
@@ -244,8 +244,8 @@ def _compared(policy: CohortPolicy, cells: Cells, read: Cells) -> Found:
     for groups in (whole, states):
         classes, number = classes_with_ages(read, made.node, made.ages, made.level_of, groups), int(groups.max()) + 1
         found = bounded_risks(classes, question.deciding, number, CONFIDENCE)
-        own, of_others = found.upper if bounded else found.expected, ClassCounter(cells, groups).at(reference)
-        allowed, error = (of(of_others, question.deciding, number) for of in (risks_at, left_out))
+        own = found.upper if bounded else found.expected
+        allowed, error = risks_and_errors(ClassCounter(cells, groups).at(reference), question.deciding, number)
         excess.append(_excess(question, own - allowed, no_riskier(own, allowed, found.error + error), np.bincount(groups)))
     of_reference = risks_at(ClassCounter(cells).at(reference), [TOTAL], 1)
     classes = classes_with_ages(read, made.node, made.ages, made.level_of, whole)

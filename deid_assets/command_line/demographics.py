@@ -3,8 +3,7 @@
 import datetime
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -144,7 +143,7 @@ def demographics(
             asked = _asked(click.get_current_context(), cohort, options)
             if write_policies is not None and asked.file is None:
                 raise click.UsageError("--write-policies takes all but the levels from a policy file: add --policy FILE.yaml")
-            with _said_of(name if len(cohorts) > 1 else ""):
+            try:
                 judged[name] = judged_document(
                     cohort,
                     asked,
@@ -152,6 +151,10 @@ def demographics(
                     with_files=out is not None,
                     with_policies=write_policies is not None,
                 )
+            except DeliveryError as error:
+                if len(cohorts) == 1:
+                    raise
+                raise DeliveryError(f"{name}: {error}") from None
         found = side_by_side(judged) if len(judged) > 1 else judged.popitem()[1]
         for folder, files in ((out, found.files), (write_policies, found.policies)):
             if folder is not None:
@@ -195,15 +198,6 @@ def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> 
         raise click.UsageError(f"the policy file states it: leave {', '.join(stated)} out, or change the file")
     asked = asked_by(cohort_policy(Path(files[0])), cohort, _files(options), _named(further))
     return replace(asked, gate=asked.gate or gate)
-
-
-@contextmanager
-def _said_of(name: str) -> Iterator[None]:
-    """Let refusals say of which of several cohorts they are."""
-    try:
-        yield
-    except DeliveryError as error:
-        raise DeliveryError(f"{name}: {error}" if name else str(error)) from None
 
 
 def _named_after_files(cohorts: Sequence[Path]) -> dict[str, Path]:

@@ -451,29 +451,23 @@ def printed(document: Mapping[str, Any]) -> str:
     for table in tables_of(document):
         heads = tuple(head for head, _ in table.columns)
         parts += ["", table.title, table.text, *_aligned((heads, *table.rows))] if table.rows else ["", table.title, table.text]
-    parts += ["", summary_of(document), *document["reasons"]]
-    return "\n".join(parts) + ("" if document["outcome"] == "measured" else f"\n{document['outcome']}")
+    return "\n".join([*parts, "", summary_of(document), *_ending(document)])
+
+
+def _ending(document: Mapping[str, Any]) -> list[str]:
+    """Why a gate refuses, and what came of it; nothing without a gate."""
+    return [*document["reasons"], *([] if document["outcome"] == "measured" else [document["outcome"]])]
 
 
 def _printed_side_by_side(document: Mapping[str, Any]) -> str:
     documents = document["cohorts"]
     people = ("people", "", *(f"{own['records']:,}" for own in documents.values()))
-    rows = [
-        (measure, policy, *cells)
-        for form in _of_all(documents).values()
-        for (measure, policy), *cells in _with_policy(form).itertuples(name=None)
-    ]
+    forms = _of_all(documents)
+    rows = [(measure, REFERENCE, *cells) for measure, *cells in forms["safe_harbor"].itertuples(name=None)]
+    rows += [(*named, *cells) for named, *cells in forms["alternatives"].itertuples(name=None)]
     own = [line for name, one in documents.items() for line in ("", f"== {name}", printed(one))]
     title = f"The whole cohorts: risk in per cent. {MARKS}"
-    said = ["", *document["reasons"], *([] if document["outcome"] == "measured" else [document["outcome"]])]
-    return "\n".join([title, *_aligned([("Measure", "Policy", *documents), people, *rows]), *own, *said])
-
-
-def _with_policy(form: pd.DataFrame) -> pd.DataFrame:
-    """A form of the article whose rows are named by measure and policy."""
-    if form.index.nlevels == 2:
-        return form
-    return form.set_axis(pd.MultiIndex.from_product([form.index, [REFERENCE]]))
+    return "\n".join([title, *_aligned([("Measure", "Policy", *documents), people, *rows]), *own, "", *_ending(document)])
 
 
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:

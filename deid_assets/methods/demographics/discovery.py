@@ -27,6 +27,7 @@ from deid_assets.methods.demographics.risk import (
     left_out,
     no_riskier,
     quick_bounds,
+    risks_and_errors,
     risks_at,
 )
 from deid_assets.methods.lattice.information_loss import entropy_loss
@@ -97,8 +98,8 @@ class _Measured:
     def __init__(self, cells: Cells, reference: Node, bar: Bar):
         groups = groups_by(cells, *bar.by)[0] if bar.by else None
         self._counter, self._bar, self._attributes = ClassCounter(cells, groups), bar, cells.demographics.attributes
-        classes, number = self._counter.at(reference), self._counter.number_of_groups
-        self._threshold, self._error = (of(classes, bar.measures, number) for of in (risks_at, left_out))
+        groups_counted = self._counter.number_of_groups
+        self._threshold, self._error = risks_and_errors(self._counter.at(reference), bar.measures, groups_counted)
         self._tags = np.zeros(cells.demographics.shape, dtype=np.int8)
         self.measured: set[Node] = set()
 
@@ -116,10 +117,10 @@ class _Measured:
         """Whether an upper bound of the risk of a node does not exceed the expected risk of the reference."""
         self.measured.add(node)
         bar, classes, groups = self._bar, self._counter.at(node), self._counter.number_of_groups
-        error = left_out(classes, bar.measures, groups)
-        if self._within(largest_risks(classes, bar.measures, groups), error):
+        if self._within(largest_risks(classes, bar.measures, groups)):
             return True
-        return self._within(bounded_risks(classes, bar.measures, groups, confidence).upper, error)
+        found = bounded_risks(classes, bar.measures, groups, confidence)
+        return self._within(found.upper, found.error)
 
     def _measure(self, node: Node) -> bool:
         self.measured.add(node)
@@ -130,7 +131,7 @@ class _Measured:
             return False
         return self._within(upper, error) or self._within(risks_at(classes, bar.measures, groups), error)
 
-    def _within(self, risks: np.ndarray, error: np.ndarray) -> bool:
+    def _within(self, risks: np.ndarray, error: np.ndarray | float = 0.0) -> bool:
         return bool(np.all(no_riskier(risks, self._threshold, error + self._error)))
 
 
@@ -295,8 +296,7 @@ def risk_and_detail(cells: Cells, measure: Measure = TOTAL) -> pd.DataFrame:
     """
     demographics, counter = cells.demographics, ClassCounter(cells)
     nodes = list(all_policies(demographics))
-    of_each = (counter.at(node) for node in nodes)
-    risk, error = np.array([[of(own, [measure], 1)[0, 0] for of in (risks_at, left_out)] for own in of_each]).T
+    risk, error = np.array([risks_and_errors(counter.at(node), [measure], 1) for node in nodes])[..., 0, 0].T
     total = sums_of_losses(detail_of_levels(cells))
     detail = np.array([total[node] for node in nodes])
     rank = equal_ranks(risk, error)

@@ -17,7 +17,7 @@ from deid_assets.methods.demographics.discovery import Bar
 from deid_assets.methods.demographics.measures import Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node
 from deid_assets.methods.demographics.population import Cells
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, left_out, no_riskier, risks_at
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_and_errors
 from deid_assets.methods.demographics.spread import ClassSizes
 
 FIRST_OLD_AGE = 90
@@ -120,15 +120,13 @@ def recode_old_ages(
     groups, labels = groups_by(cells, *by)
     parts, part_of = _parts(cells, groups, bar.by)
     counter = ClassCounter(cells, parts)
-    of_reference = counter.at(reference.node(demographics))
-    threshold, error = (of(of_reference, bar.measures, len(part_of)) for of in (risks_at, left_out))
+    threshold, error = risks_and_errors(counter.at(reference.node(demographics)), bar.measures, len(part_of))
     classes = [counter.with_ages(level, node) for level in levels]
-    risks = np.stack([risks_at(own, bar.measures, len(part_of)) for own in classes])
+    risks, errors = np.array([risks_and_errors(own, bar.measures, len(part_of)) for own in classes]).swapaxes(0, 1)
     compared = risks
     if bar.confidence is not None:
         compared = np.stack([bounded_risks(own, bar.measures, len(part_of), bar.confidence).upper for own in classes])
-    error = error + np.stack([left_out(own, bar.measures, len(part_of)) for own in classes])
-    failing: np.ndarray = np.any(~no_riskier(compared, threshold, error), axis=1)
+    failing: np.ndarray = np.any(~no_riskier(compared, threshold, errors + error), axis=1)
     passes = np.stack([np.bincount(part_of, weights=failing[at], minlength=len(labels)) == 0 for at in range(len(levels))])
     chosen = np.where(passes.any(axis=0), passes.argmax(axis=0), -1)
     is_old = years[cells.codes[:, 0]] >= first_old

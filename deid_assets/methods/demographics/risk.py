@@ -88,6 +88,11 @@ def risks_at(classes: Classes, measures: Sequence[Measure], groups: int, mean_si
     return _gathered(first, classes, measures, groups)
 
 
+def risks_and_errors(classes: Classes, measures: Sequence[Measure], groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the expected risks, (measures, groups) float, and how wrong they may be (`left_out`), of the same shape."""
+    return risks_at(classes, measures, groups), left_out(classes, measures, groups)
+
+
 def quick_bounds(classes: Classes, measures: Sequence[Measure], groups: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (measures, groups) float: a lower and an upper bound of the expected risk, found without sums over sizes.
 

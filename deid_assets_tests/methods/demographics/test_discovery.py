@@ -11,7 +11,7 @@ from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.discovery import Bar, all_policies, detail_of_levels, discover, risk_and_detail
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import policy_at
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_and_errors, risks_at
 from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.printed import refines
 from deid_assets_tests.methods.demographics.small_population import oracle_risks, small_cells
@@ -29,14 +29,13 @@ def exhaustively(cells, reference, bar):
     demographics = cells.demographics
     counter = ClassCounter(cells, groups_by(cells, *bar.by)[0] if bar.by else None)
     groups = counter.number_of_groups
-    most = risks_at(counter.at(reference.node(demographics)), bar.measures, groups)
+    most, error = risks_and_errors(counter.at(reference.node(demographics)), bar.measures, groups)
     passing = []
     for node in product(*(range(size) for size in demographics.shape)):
-        if bar.confidence is None:
-            risks = risks_at(counter.at(node), bar.measures, groups)
-        else:
+        risks, own_error = risks_and_errors(counter.at(node), bar.measures, groups)
+        if bar.confidence is not None:
             risks = bounded_risks(counter.at(node), bar.measures, groups, bar.confidence).upper
-        if np.all(no_riskier(risks, most, 1e-14)):
+        if np.all(no_riskier(risks, most, error + own_error)):
             passing.append(policy_at(node, demographics))
     return {own for own in passing if not any(other != own and refines(other, own, demographics) for other in passing)}
 
