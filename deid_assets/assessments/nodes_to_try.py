@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from deid_assets.assessments.detail import enough_detail
 from deid_assets.assessments.kernel_input import kept_at_node
 from deid_assets.errors import RefusedError
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE, Node
-from deid_assets.methods.lattice.predictive_tagging import parse_node, parse_nodes
+from deid_assets.methods.lattice.predictive_tagging import parse_nodes
 from deid_assets.methods.population.longitudinal_data import Dimension
 from deid_assets.policy.models import Policy
 
@@ -56,7 +57,8 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
     levels = np.array(every).reshape(len(every), len(useful))
     too_little = (levels >= np.array([dimension.levels for dimension in useful])).any(axis=1)
     not_tried = dict(not_again) | {every[place]: TOO_LITTLE for place in np.flatnonzero(too_little)}
-    tried = nodes[np.fromiter((node not in not_tried for node in every), bool, len(every))]
+    may_be_tried = np.fromiter((node not in not_tried for node in every), bool, len(every))
+    tried = nodes[may_be_tried]
     # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie
     # above it: nothing shows that it is minimal.
     open_ = nodes["decision"] == "open"
@@ -66,17 +68,18 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
     if PINNED in not_again.values():
         # There is one node, and it is tried whatever the search has left open, unless the certificate would rule it out.
         candidate |= tried["decision"] == "open"
-        reachable = candidate | ~_needing(policy, nodes)[1].loc[tried.index]
+        reachable = candidate | ~_needing(policy, nodes, levels)[1].loc[tried.index]
     elif policy.prefers_detail:
-        no_more, more = _needing(policy, nodes)
+        no_more, more = _needing(policy, nodes, levels)
         left_open = nodes.loc[~(no_more | more) & policy.lists_lattice, "loss"]
         reachable = candidate | (no_more & (nodes["loss"] < left_open.min() if len(left_open) else True)).loc[tried.index]
     else:
         # Suppressing a share s of the members lowers the share at high risk by at most s.
         reachable = candidate | (tried["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
+    listed = list(compress(every, may_be_tried))
     return NodesToTry(
-        tuple(parse_nodes(tried.loc[candidate, "node"])),
-        tuple(parse_nodes(tried.loc[reachable, "node"])),
+        tuple(compress(listed, candidate)),
+        tuple(compress(listed, reachable)),
         not_tried,
         int(open_.sum()) if policy.lists_lattice else (policy.node_count - len(nodes)) * _may_pass(policy, nodes[~too_little]),
     )
@@ -121,13 +124,15 @@ def useful_dimensions(
     )
 
 
-def _needing(policy: Policy, nodes: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Whether a node is known to need no more suppressed members than allowed, and whether it is known to need more."""
+def _needing(policy: Policy, nodes: pd.DataFrame, levels: np.ndarray) -> tuple[pd.Series, pd.Series]:
+    """Whether a node is known to need no more suppressed members than allowed, and whether it is known to need more.
+
+    `levels` is (n, dimensions) int: those of each node.
+    """
     needs_no_more, needs_more = (np.zeros(len(nodes), dtype=bool) for _ in range(2))
     if policy.prefers_detail:
-        levels = np.array(parse_nodes(nodes["node"]))
-        for text, share in nodes.loc[nodes["to_suppress"].notna(), ["node", "to_suppress"]].itertuples(index=False):
-            own = np.array(parse_node(text))
+        measured = nodes["to_suppress"].notna()
+        for own, share in zip(levels[measured], nodes.loc[measured, "to_suppress"], strict=True):
             if share <= policy.risk.suppression.at_most:
                 needs_no_more |= (levels >= own).all(axis=1)
             else:

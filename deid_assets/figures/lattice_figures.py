@@ -17,6 +17,7 @@ from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _GAP = 0.6
@@ -325,23 +326,22 @@ def _number(
         of_axis.set_ticks([])
         return
     inner = sizes[names[-1]]
-    if cell >= _NUMBERED_FROM:
-        of_axis.set_ticks(cells, [str(i % inner) for i in range(len(cells))], fontsize=7)
-    else:
-        of_axis.set_ticks([])
+    _number_places(of_axis, cells, inner, cell, fontsize=7)
     of_axis.set_label_text(f"level of {rendering.words(names[-1])}")
     if len(names) > 1:
         panels = cells.reshape(-1, inner).mean(axis=1)
-        numbers = [str(i % sizes[names[-2]]) for i in range(len(panels))]
         other = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
         other.spines[:].set_visible(False)
         other_axis = other.xaxis if axis == "x" else other.yaxis
         other_axis.set_tick_params(length=0, pad=1)
-        if cell * inner >= _NUMBERED_FROM:
-            other_axis.set_ticks(panels, numbers, fontsize=9, fontweight="bold")
-        else:
-            other_axis.set_ticks([])
+        _number_places(other_axis, panels, sizes[names[-2]], cell * inner, fontsize=9, fontweight="bold")
         other_axis.set_label_text(f"level of {' > '.join(rendering.words(name) for name in names[:-1])}", fontweight="bold")
+
+
+def _number_places(of_axis: "Axis", places: NDArray[np.float64], levels: int, points: float, **look: Any) -> None:
+    """Number the level at each of these places, from 0 again after so many levels; none if a number does not fit into it."""
+    shown = places if points >= _NUMBERED_FROM else places[:0]
+    of_axis.set_ticks(shown, [str(place % levels) for place in range(len(shown))], **look)
 
 
 def _share_axis(axes: "Axes", smallest: float, zero: float, with_zero: bool, largest: float) -> None:
