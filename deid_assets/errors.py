@@ -61,3 +61,7 @@ class ExecutorError(DeidError):
 
 class CountsError(DeidError):
     """Tables of counts cannot be read, contradict each other, or cannot be protected as asked."""
+
+
+class RefusedByLedgerError(CountsError):
+    """A file of counts would, together with those that were published before, give counts away, or cost too much."""

@@ -37,7 +37,9 @@ class CountFile:
     sums: tuple[Sum, ...]
 
 
-def read_counts(path: Path, sums_path: Path | None = None, marks: bool = False, negative: bool = False) -> CountFile:
+def read_counts(
+    path: Path, sums_path: Path | None = None, marks: bool = False, negative: bool = False, content: bytes | None = None
+) -> CountFile:
     """Read a file of counts.
 
     Parameters
@@ -48,13 +50,15 @@ def read_counts(path: Path, sums_path: Path | None = None, marks: bool = False, 
         Whether a count may be T or H.
     negative
         Whether a count may be negative: where it has noise.
+    content
+        What the file will hold; None: it is read.
 
     Raises
     ------
     CountsError
         With file, column and rows of what is wrong.
     """
-    rows = _rows(path, (*_NAME, "count"), ("contribution", "sd", "sums"))
+    rows = _rows(path, (*_NAME, "count"), ("contribution", "sd", "sums"), content)
     cells = _names(rows)
 
     def count(text: str) -> int | str:
@@ -121,9 +125,9 @@ class _Rows(NamedTuple):
     numbered: list[tuple[int, dict[str, str]]]
 
 
-def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...]) -> _Rows:
+def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...], content: bytes | None = None) -> _Rows:
     try:
-        text = regular_bytes(path, TEXT_AT_MOST).decode("utf-8-sig")
+        text = (regular_bytes(path, TEXT_AT_MOST) if content is None else content).decode("utf-8-sig")
     except ReleaseError as error:
         raise CountsError(f"{path}: {error}") from None
     except UnicodeDecodeError:

@@ -6,24 +6,29 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from deid_assets.command_line import count_ledger
+from deid_assets.command_line.count_ledger import LEDGER, LOCKOUT, RHO, AskedLedger
 from deid_assets.command_line.options import AS_JSON, FILE, errors_as_json, gathering, require_new
-from deid_assets.errors import REFUSED, CountsError
+from deid_assets.errors import REFUSED, CountsError, RefusedByLedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from deid_assets.command_line.count_files import CountFile
     from deid_assets.methods.counts.audit import SmallCounts
+    from deid_assets.release.counts.ledger import CountLedger
+    from deid_assets.release.keys import Secret
 
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 _GROUPS_AT_MOST = 4
@@ -293,10 +298,11 @@ counts.add_command(combine_command)
 )
 @AS_JSON
 @click.option("--output", type=FILE, help="File for what can be computed of every cell; keep it restricted.")
+@click.option("--ledger", type=FILE, metavar="FOLDER", help="Audit them together with everything that this ledger recorded.")
 @gathering("stated", _Stated)
 @gathering("written", _Written)
 def audit_command(
-    files: tuple[Path, ...], stated: _Stated, seconds: float, written: _Written, sd: float | None, repeats: int
+    files: tuple[Path, ...], stated: _Stated, seconds: float, written: _Written, sd: float | None, repeats: int, **kept: Any
 ) -> None:
     """Compute what an adversary learns of every cell of published tables, from all files together.
 
@@ -322,11 +328,28 @@ def audit_command(
         rule = SmallCounts(stated.threshold, stated.values, stated.zeros != "protected")
         found = _noisy_findings(read, rule, sd, repeats) if all(is_noisy) else _masked_findings(read, rule, seconds)
         table = found.pop("table")
+        if kept["ledger"] is not None:
+            found |= _beside_ledger(kept["ledger"], read, None if all(is_noisy) else rule, (sd, seconds), found)
         if written.output is not None:
             _write(written.output, table, files, 0o600)
         return found
 
     _answer(work, written.as_json)
+
+
+def _beside_ledger(
+    folder: Path, read: "list[CountFile]", rule: "SmallCounts | None", limits: tuple[float | None, float], found: dict[str, Any]
+) -> dict[str, Any]:
+    """What the audit of a ledger adds to what was found of the files alone."""
+    sd, seconds = limits
+    noisy = [
+        file if rule is not None or file.sd is not None
+        else replace(file, sd=tuple(math.inf if isinstance(one, str) else sd or 0.0 for one in file.shown))
+        for file in read
+    ]  # fmt: skip
+    files = [count_ledger.file_of(file, rule) for file in noisy]
+    refused, said = count_ledger.audited_with(count_ledger.opened(folder), files, seconds)
+    return {"refused": found["refused"] or refused, "summary": f"{found['summary']}. {said}"}
 
 
 def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
@@ -456,10 +479,13 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
     help="Noise: what becomes of cells to which a person contributes more than 1.",
 )
 @_ZEROS
+@LEDGER
+@LOCKOUT
+@RHO
 @click.option(
     "--secret-file",
     type=FILE,
-    help="Noise: file with the secret; by default DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND.",
+    help="Noise and ledger: file with the secret; by default DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND.",
 )
 @click.option(
     "--seconds",
@@ -472,8 +498,9 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
 @click.option("--output", type=FILE, help="File to write; by default the tables are printed.")
 @gathering("stated", _Stated)
 @gathering("written", _Written)
+@gathering("asked", AskedLedger)
 def protect_command(file: Path, method: str, stated: _Stated, seconds: float, written: _Written, **noise: Any) -> None:
-    """Protect tables of true counts, and audit the result before it is written.
+    """Protect tables of true counts, and audit the result before it is written, together with all that the ledger recorded.
 
     The same tables and secret give the same noise, however often they are protected; changed tables redraw every cell.
     Protect all tables of a delivery in one file.
@@ -493,13 +520,22 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
         if read.sd is not None:
             raise CountsError(f"{file}: it has a column 'sd', so its counts have noise already; protect the true counts")
         _sums_are_stated([read], stated.no_sums)
-        if method == "mask":
-            found = _masked(read, SmallCounts(stated.threshold, stated.values, stated.zeros != "protected"), seconds)
-        else:
-            shown = Zeros.SHOWN if stated.zeros == "shown" else Zeros.NOISY
-            rule = NoiseRule(noise["sd"], Mechanism(noise["mechanism"]), shown, Claims(noise["claims"]))
-            found = _noisy(read, rule, noise["secret_file"])
-        content = found.pop("table")
+        ledger, small = noise["asked"].open(), SmallCounts(stated.threshold, stated.values, stated.zeros != "protected")
+        try:
+            if method == "mask":
+                secret = None if ledger is None else _secret(noise["secret_file"])
+                found = _masked(read, small, seconds)
+            else:
+                secret = _secret(noise["secret_file"])
+                shown = Zeros.SHOWN if stated.zeros == "shown" else Zeros.NOISY
+                rule = NoiseRule(noise["sd"], Mechanism(noise["mechanism"]), shown, Claims(noise["claims"]))
+                found = _noisy(read, rule, secret, ledger)
+            content, plan = found.pop("table"), found.pop("plan", ())
+            if not found["refused"]:
+                published = count_ledger.Published(read, content, small if method == "mask" else None, plan)
+                found["ledger"] = count_ledger.enter(ledger, published, secret, seconds)
+        except RefusedByLedgerError as error:
+            return {"refused": True, "summary": str(error), "disclosed": []}
         if written.output is not None and not found["refused"]:
             _write(written.output, content, (file,), 0o644)
         elif not found["refused"]:
@@ -534,7 +570,20 @@ def _masked(read: "CountFile", rule: "SmallCounts", seconds: float) -> dict[str,
     }
 
 
-def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, Any]:
+def _secret(file: Path | None) -> "Secret":
+    from deid_assets.release.keys import given_secret
+
+    secret = given_secret(os.environ if file is None else {"DEID_SECRET_FILE": str(file)})
+    if secret is None:
+        raise CountsError(
+            "noise needs a secret, and so does a ledger: set DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND, or give "
+            "--secret-file. Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get fresh "
+            "noise"
+        )
+    return secret
+
+
+def _noisy(read: "CountFile", rule: Any, secret: "Secret", ledger: "CountLedger | None") -> dict[str, Any]:
     import numpy as np
 
     from deid_assets.command_line.count_files import counts_csv
@@ -542,20 +591,15 @@ def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, 
     from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, ConsistentNoise, estimate_audit
     from deid_assets.methods.counts.noise import Mechanism, add_noise
     from deid_assets.methods.counts.tables import CountTables
-    from deid_assets.release.keys import given_secret
     from deid_assets.store.digests import canonical_json
 
-    secret = given_secret(os.environ if secret_file is None else {"DEID_SECRET_FILE": str(secret_file)})
-    if secret is None:
-        raise CountsError(
-            "noise needs a secret: set DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND, or give --secret-file. Make one "
-            "with `openssl rand -hex 32`, and keep it: with another one, the same tables get fresh noise"
-        )
     tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
     content = sorted([*name, int(count), person] for name, count, person in zip(*_columns(tables), strict=True))
     delivery = hashlib.sha256(canonical_json(content)).hexdigest()
     # What becomes of zeros and of claims is no part of it: with another option, the same counts show the same numbers.
     noise = ConsistentNoise(secret.derive("noise of count tables"), delivery, _SHAPE, rule.mechanism)
+    plan = count_ledger.planned(tables, rule, noise)
+    count_ledger.require_affordable(ledger, plan, tables)
     noisy = add_noise(tables, rule, noise.draw)
     found = estimate_audit(noisy.cells, noisy.sums, noisy.counts, noisy.sd)
     open_cells = found.disclosed()
@@ -579,6 +623,7 @@ def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, 
         f"probability above {CHANCE_AT_MOST}: the noise is too narrow for their sums; raise --sd",
         "disclosed": [],
         "table": counts_csv(noisy.cells, marks, noisy.contribution.tolist(), noisy.sums, widths),
+        "plan": plan,
     }
 
 
@@ -624,6 +669,8 @@ def _answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
             name = " / ".join(row[part] for part in ("table", "row", "column"))
             click.echo(f"{row['finding']:26} {name}: {_value(row)}")
         click.echo(found["summary"], err=printed is not None)
+        if "ledger" in found:
+            click.echo(found["ledger"], err=True)
     sys.exit(REFUSED if refused else 0)
 
 

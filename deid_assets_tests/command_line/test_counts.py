@@ -43,6 +43,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("DEID_HOME", "DEID_SECRET", "DEID_SECRET_FILE", "DEID_SECRET_COMMAND"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DEID_LEDGER", "none")
     (tmp_path / "masked.csv").write_text(ATTRITION.format("T"))
     (tmp_path / "true.csv").write_text(ATTRITION.format(2))
     (tmp_path / "characteristics.csv").write_text(CHARACTERISTICS)

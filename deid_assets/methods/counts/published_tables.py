@@ -93,7 +93,7 @@ class NoisyTables:
     counts
         Noisy counts.
     sds
-        Standard deviation of the noise in each; 0 where the count is exact.
+        Standard deviation of the noise in each; 0 where the count is exact, infinite where it is not shown.
     draws
         Which draw it is: a draw that was published twice is no second look. Empty where the count is exact.
     sums
@@ -262,7 +262,8 @@ def disclosed_beside_noise(
     draws: dict[tuple[str, ...], dict[str, tuple[float, float]]] = {}
     for one in noisy:
         for name, count, sd, draw in zip(one.cells, one.counts, one.sds, one.draws, strict=True):
-            draws.setdefault(_class_of(name), {})[draw] = count, sd
+            if math.isfinite(sd):
+                draws.setdefault(_class_of(name), {})[draw] = count, sd
     if not any(_class_of(name) in draws for name in masked.cells):
         return set()
     low = dict(zip(audited.cells, audited.low, strict=True))
