@@ -4,11 +4,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from deid_assets.errors import CountsError
+from deid_assets.store.home import Home
 
 if TYPE_CHECKING:
     from deid_assets.command_line.count_files import CountFile
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from deid_assets.methods.counts.noise import NoiseRule
     from deid_assets.methods.counts.published_files import PublishedFile
     from deid_assets.methods.counts.tables import CellName, CountTables
-    from deid_assets.release.counts.ledger import CountLedger
+    from deid_assets.release.counts.ledger import CountLedger, Limits
     from deid_assets.release.keys import Secret
 
 VARIABLE = "DEID_LEDGER"
 NONE = "none"
 NOT_KEPT = (
     "no ledger: nothing is remembered of this file. Other versions of these tables are not recognized: the mean of 24 noisy "
-    "ones gives about 65 % of the counts exactly, masks of two versions can be subtracted, and noise has no budget and no lockout"
+    "ones gives about 65 % of the counts exactly, masks of two versions can be subtracted, and noise has no budget or lockout"
 )
 
 LEDGER = click.option(
@@ -77,23 +78,26 @@ class AskedLedger:
         return opened(Path(named), Limits(self.lockout, self.rho))
 
 
-def opened(folder: Path, limits: Any = None) -> "CountLedger":
+def opened(folder: Path, limits: "Limits | None" = None) -> "CountLedger":
     """The ledger in a folder, or in a home of releases."""
-    from deid_assets.command_line.deciding import releases_here
-    from deid_assets.release.counts.ledger import is_home, ledger_of
-    from deid_assets.store.home import Home
+    if _is_home(folder):
+        from deid_assets.command_line.deciding import releases_here
+        from deid_assets.release.counts.home_ledger import HomeLedger
 
-    releases = releases_here(Home(folder.absolute())) if is_home(folder) else None
-    return ledger_of(folder, limits, releases)
+        return HomeLedger.of(releases_here(Home(folder.absolute())), limits)
+    from deid_assets.release.counts.ledger import CountLedger, Limits
+
+    return CountLedger(folder, limits or Limits())
 
 
 def _home_here() -> str | None:
     named = os.environ.get("DEID_HOME")
-    if not named:
-        return None
-    from deid_assets.release.counts.ledger import is_home
+    return named if named and _is_home(Path(named)) else None
 
-    return named if is_home(Path(named)) else None
+
+def _is_home(folder: Path) -> bool:
+    home = Home(folder.absolute())
+    return os.path.lexists(home.journal) or os.path.lexists(home.root / "releases" / "registry.jsonl")
 
 
 def planned(tables: "CountTables", rule: "NoiseRule", noise: "ConsistentNoise") -> "tuple[NoisyCell, ...]":
@@ -190,7 +194,8 @@ def audited_with(ledger: "CountLedger", files: "Sequence[PublishedFile]", second
     from deid_assets.methods.counts.programs import Watch
     from deid_assets.methods.counts.published_files import chance_together, disclosed_together, related
 
-    recorded, budget = ledger.files(), ledger.budget()
+    state = ledger.read()
+    recorded, budget = state.files, state.budget
     known = {(name, one, sd): draw for file in recorded for name, one, sd, draw in _noise_of(file)}
     given = [
         replace(file, draws=tuple(known.get((name, one, sd), draw) for name, one, sd, draw in _noise_of(file)))

@@ -21,6 +21,8 @@ from scipy import special
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
 
+DEFAULT_TOTAL = 50.0
+"""Of all noisy counts of a home, or of a ledger, in zCDP."""
 SMALLEST_SD = 0.5 / float(special.ndtri(0.75))
 """No policy can state narrower noise, .741: a single count would be exact with a probability above .5."""
 

@@ -114,9 +114,9 @@ def disclosed_together(
 ) -> int:
     """Count the small counts that a file gives away, or makes earlier masked files give away.
 
-    Every file is held to the rule by which it was masked. Versions of a cell are audited twice: apart, and with noise and exact
-    counts of one taken for those of another, as somebody does who does not know that it changed. Then exact counts that
-    differ by less than the threshold disclose who came or went.
+    Every file is held to the rule by which it was masked. Versions of a cell are audited twice: apart, and with the noise of
+    one taken for that of another, as somebody does who does not know that it changed. Exact counts of two versions that differ
+    by less than the threshold disclose who came or went.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def chance_together(files: Sequence[PublishedFile], budget: Budget) -> float:
     draws = {name: tuple(one for one in sds.get(definition(name), ()) if isfinite(one)) for name in names}
     highest = 0.0
     # What is exact in one file may be noisy in another, where it is another version; so each cell is also judged without.
-    for known in ({name for name in exact if not draws[name]}, exact):
+    for known in {frozenset(name for name in exact if not draws[name]), frozenset(exact)}:
         chances = chances_of_repeated_cells(
             names, list(sums.values()), [(0.0,) if one in known else draws[one] for one in names]
         )

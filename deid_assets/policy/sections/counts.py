@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from deid_assets.methods.counts.audit import SmallCounts
-from deid_assets.methods.counts.budget import rho_within
+from deid_assets.methods.counts.budget import DEFAULT_TOTAL, rho_within
 from deid_assets.methods.counts.cohort import OTHER, UNKNOWN
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, chance_of_exact_average
 from deid_assets.methods.counts.noise import Mechanism, NoiseRule, Zeros
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from deid_assets.policy.flat import FlatPolicy
     from deid_assets.policy.kinds import AnyPolicy
     from deid_assets.policy.models import Policy
-
-DEFAULT_TOTAL = 50.0
-"""Of the noisy counts of a home, in zCDP."""
 
 Cost = Annotated[float, Field(gt=0)]
 
