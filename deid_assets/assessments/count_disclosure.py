@@ -20,6 +20,7 @@ from deid_assets.methods.counts.published_tables import (
     disclosed_beside_noise,
     disclosed_counts,
     masked_tables,
+    names_of,
     noisy_tables,
 )
 from deid_assets.methods.counts.tables import PublishedCounts
@@ -70,6 +71,7 @@ def count_measurements(
 
 def disclosed_cells(published: pd.DataFrame, rule: SmallCounts, earlier: EarlierTables, are_masked: bool) -> int:
     """Count the small counts that masked tables disclose, those of earlier releases included, beside noisy ones of any."""
+    earlier.require_apart_from_files(names_of(published), are_masked)
     if are_masked:
         own = masked_tables(published, rule.threshold)
         earlier.require_known(own.cells)

@@ -1,7 +1,7 @@
 """Counts: how many members each step left and who they are, exactly and as they are published."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -18,6 +18,7 @@ from deid_assets.methods.dates.errors import ReleasedDates
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.counts.cells import counted_frame
+from deid_assets.release.counts.home_ledger import files_of, sds_by_definition
 from deid_assets.release.counts.kinds import LONGITUDINAL, Counting, counting_of
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.counts.published import file_tables, later_steps, planned_cells, planned_sums
@@ -136,16 +137,28 @@ def protect_or_refuse(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNo
 
 
 def earlier_tables(workplace: Workplace) -> EarlierTables:
-    """The tables of earlier releases."""
-    return tables_made(workplace.releases_made())
+    """The tables of earlier releases, and which cells `deid counts` published in files of the home."""
+    in_files: dict[bool, set[CellName]] = {True: set(), False: set()}
+    for file in files_of(workplace.home):
+        in_files[file.rule is not None].update(file.cells)
+    return replace(
+        tables_made(workplace.releases_made()),
+        in_masked_files=frozenset(in_files[True]),
+        in_noisy_files=frozenset(in_files[False]),
+    )
 
 
 def earlier_noise(step: Step[AnyPolicy], published: pd.DataFrame) -> dict[str, tuple[float, ...]]:
-    """With which standard deviations cells were published before, in draws other than theirs: `Budget.earlier_sds`."""
+    """With which standard deviations cells were published before, in draws other than theirs: `Budget.earlier_sds`.
+
+    The registry knows the noise of files by what cells are called there, not by what they count.
+    """
     draws = published["draw"].astype(object).where(published["draw"].notna(), None)
-    return budget_of(_chain(step.workplace), step.policy.counts).earlier_sds(
+    found = budget_of(_chain(step.workplace), step.policy.counts).earlier_sds(
         dict(zip(published["definition"], draws, strict=True))
     )
+    in_files = sds_by_definition(published, files_of(step.workplace.home))
+    return {cell: (*sds, *in_files.get(cell, ())) for cell, sds in found.items()}
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,22 @@ def _home_here() -> str | None:
 
 
 def _is_home(folder: Path) -> bool:
+    """Whether a folder is a home, even if nothing was decided in it yet.
+
+    Raises
+    ------
+    CountsError
+        If it was a ledger of its own before.
+    """
+    from deid_assets.release.counts.ledger import FILE
+
     home = Home(folder.absolute())
-    return os.path.lexists(home.journal) or os.path.lexists(home.root / "releases" / "registry.jsonl")
+    is_one = os.path.lexists(home.journal) or (home.store.is_dir() and home.keys.is_dir())
+    if is_one and (home.root / FILE).exists():
+        raise CountsError(
+            f"{folder} was a ledger of its own before it became a home of releases: move its {FILE} to another folder"
+        )
+    return is_one
 
 
 def planned(tables: "CountTables", rule: "NoiseRule", noise: "ConsistentNoise") -> "tuple[NoisyCell, ...]":

@@ -130,11 +130,37 @@ class EarlierTables:
     unknown
         Deliveries (`counted_delivery`) of which an earlier version of the product published tables. It did not keep which cells
         of today they are.
+    in_masked_files, in_noisy_files
+        Cells, as they are called, of files that `deid counts` published in the same home.
     """
 
     masked: tuple[PublishedCounts, ...] = ()
     noisy: tuple[NoisyTables, ...] = ()
     unknown: frozenset[str] = frozenset()
+    in_masked_files: frozenset[CellName] = frozenset()
+    in_noisy_files: frozenset[CellName] = frozenset()
+
+    def require_apart_from_files(self, cells: Iterable[CellName], are_masked: bool) -> None:
+        """Refuse masks of cells that files show, and noise in cells that files mask: they are not audited together.
+
+        Parameters
+        ----------
+        cells
+            As they are called in the tables that are judged.
+        are_masked
+            Whether these are masked.
+
+        Raises
+        ------
+        CountsError
+            If a file has one of the cells.
+        """
+        files = self.in_masked_files | self.in_noisy_files if are_masked else self.in_masked_files
+        if both := files & frozenset(cells):
+            raise CountsError(
+                f"`deid counts` published {len(both)} of these cells in files of this home, and masks are not audited together "
+                "with them; release noisy tables of cells that no file masks, or use another home"
+            )
 
     def require_known(self, cells: Iterable[CellName]) -> None:
         """Raise a CountsError if tables of the same delivery exist that cannot be audited together with these cells."""

@@ -7,15 +7,18 @@ written.
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pandas as pd
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import Budget, Charge, definition
 from deid_assets.methods.counts.cohort import sums_of
 from deid_assets.methods.counts.published_files import PublishedFile
+from deid_assets.methods.counts.published_tables import names_of
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
 from deid_assets.release import cumulative
@@ -24,6 +27,7 @@ from deid_assets.release.publication.publish import Releases
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
+from deid_assets.store.home import Home
 
 _UNBOUNDED = 1e9
 _OF_RELEASES = "releases"
@@ -83,6 +87,36 @@ class HomeLedger(CountLedger):
         strictest = budget_of(chain, CountNoise(budget=NoiseBudget(rho=_UNBOUNDED))).total
         total = self.limits.total(strictest if strictest < _UNBOUNDED else math.inf)
         return CountNoise(lockout=self.limits.lockout, budget=NoiseBudget(rho=total))
+
+
+def files_of(home: Home) -> tuple[PublishedFile, ...]:
+    """The files that `deid counts` published in a home.
+
+    Raises
+    ------
+    CountsError
+        If the ledger was changed.
+    """
+    return CountLedger(home.store).read().files
+
+
+def sds_by_definition(published: pd.DataFrame, files: Iterable[PublishedFile]) -> dict[str, tuple[float, ...]]:
+    """The standard deviations of the noise of files, by `definition` of the cells that are called the same.
+
+    Cells that are called by their definition are left out, because the registry tells their noise.
+
+    Parameters
+    ----------
+    published
+        As `published.published_counts` returns it.
+    """
+    draws: dict[CellName, dict[str, float]] = {}
+    for file in files:
+        for name, draw, sd in zip(file.cells, file.draws, file.sd, strict=True):
+            if draw:
+                draws.setdefault(name, {})[draw] = sd
+    called = zip(names_of(published), published["definition"], strict=True)
+    return {cell: tuple(draws[name].values()) for name, cell in called if name in draws and definition(name) != cell}
 
 
 def _tables_of(releases: Releases) -> Iterator[PublishedFile]:
