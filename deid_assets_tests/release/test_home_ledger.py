@@ -27,7 +27,7 @@ from deid_assets.release.manifest.editions import editions
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
-from deid_assets_tests.release.making import SECRET, manifest, protect, releases_in, stage_certificate
+from deid_assets_tests.release.making import SECRET, manifest, protect, releases_in, stage_certificate, wait
 
 NAMES = tuple(CellName("attrition", row, column) for row, column in (("a", "remaining"), ("b", "remaining"), ("b", "excluded")))
 TRUE = (100, 97, 3)
@@ -121,6 +121,14 @@ def test_masked_tables_of_a_release_are_audited_with_a_file(releases, protection
     with pytest.raises(RefusedByLedgerError, match="1 earlier files of the ledger"):
         file(releases, method, sd)
     assert not (releases.home.store / "count_ledger.json").exists() and spent(releases) == 0
+
+
+def test_tables_of_a_release_that_waits_for_approval_are_audited_with_a_file(releases):
+    section = ProtectedTables(protection="masked")
+    statement = CountStatement(section, budget_of(releases.registry.chain(), section), told((100, 97, "H")))
+    wait(releases, noise=NoisyPublication(section, (), ()), told={"counts": statement})
+    with pytest.raises(RefusedByLedgerError, match="1 earlier files of the ledger"):
+        file(releases, "mask")
 
 
 def test_noisy_tables_of_a_release_count_as_looks_and_narrow_masks(releases):

@@ -23,6 +23,7 @@ from deid_assets.methods.counts.tables import CellName
 from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
 from deid_assets.release import cumulative
 from deid_assets.release.counts.ledger import CountLedger, Draft, Limits, State
+from deid_assets.release.publication import waiting as waiting_releases
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain
@@ -120,8 +121,12 @@ def sds_by_definition(published: pd.DataFrame, files: Iterable[PublishedFile]) -
 
 
 def _tables_of(releases: Releases) -> Iterator[PublishedFile]:
-    for made in cumulative.releases_made(releases.restricted, releases.registry):
-        told = tables_of_manifest(json.loads(made.file.read_bytes()).get("counts"), made.name)
+    """The tables of all releases, also of those that wait for approval and may be published any time."""
+    made = [(one.name, one.file.read_bytes()) for one in cumulative.releases_made(releases.restricted, releases.registry)]
+    waiting = waiting_releases.waiting_folders(releases.waiting)
+    made += [(f"{one.parent.name}/{one.name}", waiting_releases.staged_editions(one).restricted) for one in waiting]
+    for name, content in made:
+        told = tables_of_manifest(json.loads(content).get("counts"), name)
         if told is not None:
             yield told
 

@@ -139,6 +139,8 @@ class CountLedger:
 
         Parameters
         ----------
+        draft
+            It was audited by itself.
         secret
             Keys the digests of true counts.
         watch
@@ -240,7 +242,7 @@ def _charged(budget: Budget, plan: Sequence[NoisyCell], sums: Sequence[Sum]) -> 
 def _require_hidden(draft: Draft, others: Sequence[PublishedFile], budget: Budget, watch: Watch | None) -> None:
     beside = f"together with {len(others)} earlier files of the ledger"
     try:
-        disclosed = disclosed_together(draft.says, others, draft.true_counts, watch)
+        disclosed = disclosed_together(draft.says, others, draft.true_counts, watch) if others else 0
         chance = chance_together([*others, draft.says], budget)
     except CountsError as error:
         raise RefusedByLedgerError(

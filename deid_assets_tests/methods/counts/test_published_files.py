@@ -108,6 +108,13 @@ def test_earlier_files_are_held_to_their_own_rule():
     assert disclosed_together(file([90, "H", "H", "T"]), [lax]) == 0
 
 
+def test_a_zero_that_an_earlier_file_protects_stays_hidden():
+    cells, lax = [CellName("t", "1", "n")], SmallCounts(5, 3)
+    protected = file(["T"], cells, rule=SmallCounts(5, 3, zeros_shown=False))
+    assert disclosed_together(file([0], cells, rule=lax), [protected]) == 1
+    assert disclosed_together(file([0], cells, rule=lax), [file(["H"], cells, rule=lax)]) == 0
+
+
 def test_files_are_related_by_the_cells_that_they_share():
     one, two, three, four = (CellName("t", "1", str(i)) for i in range(4))
     files = [file([20, 30], [one, two]), file([20], [four]), file([20, 30], [two, three])]
