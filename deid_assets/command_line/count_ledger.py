@@ -187,8 +187,9 @@ def enter(ledger: "CountLedger | None", published: Published, secret: "Secret | 
     counts = {name: int(count) for name, count in zip(true.cells, true.shown, strict=True)}
     entered = ledger.enter(Draft(says, counts, published.plan), secret, Watch(seconds))
     what = f"recorded as file {entered.files} of" if entered.is_new else "published before and recorded in"
+    which = "the new ledger" if entered.is_new and entered.files == 1 else "the ledger"
     cost = f"; its noise has cost {entered.spent:.4g} of {entered.total:g} zCDP" if published.plan else ""
-    return f"{what} the ledger {ledger.path}{cost}"
+    return f"{what} {which} {ledger.path}{cost}"
 
 
 def file_of(read: "CountFile", rule: "SmallCounts | None") -> "PublishedFile":
@@ -202,13 +203,23 @@ def file_of(read: "CountFile", rule: "SmallCounts | None") -> "PublishedFile":
 
 
 def audited_with(ledger: "CountLedger", files: "Sequence[PublishedFile]", seconds: float) -> tuple[bool, str]:
-    """Audit given files together with everything in a ledger: whether counts are given away, and what is said of that."""
+    """Audit given files together with everything in a ledger: whether counts are given away, and what is said of that.
+
+    Raises
+    ------
+    CountsError
+        If nothing is recorded there, or the files contradict what is.
+    """
     from deid_assets.methods.counts.budget import Charge, definition
     from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
     from deid_assets.methods.counts.programs import Watch
     from deid_assets.methods.counts.published_files import chance_together, disclosed_together, related
 
     state = ledger.read()
+    if not state.files:
+        raise CountsError(
+            f"{ledger.path}: there is no ledger, or nothing is recorded in it; name the one of `deid counts protect`"
+        )
     recorded, budget = state.files, state.budget
     known = {(name, one, sd): draw for file in recorded for name, one, sd, draw in _noise_of(file)}
     given = [

@@ -54,7 +54,7 @@ def test_protections_of_one_table_at_nearly_the_same_width_are_recognized(here, 
             refused.append((done.exit_code, done.stdout))
     named = np.mean(np.abs(np.mean(published, axis=0) - true) < 0.5)
     assert named <= CHANCE_AT_MOST + 3 * 0.5 / math.sqrt(len(true))
-    assert len(published) == (3 if lockout == 3 else 9) and {code for code, _ in refused} == {2}
+    assert len(published) == (3 if lockout == 3 else 11) and {code for code, _ in refused} == {2}
     assert ("--lockout" if lockout == 3 else "the mean of all noise") in refused[0][1]
 
 
@@ -241,6 +241,7 @@ def test_given_files_are_audited_together_with_the_ledger(here, text, code):
     (here / "given.csv").write_text(text)
     audited = ["counts", "audit", "given.csv", "--no-sums"]
     assert CliRunner().invoke(main, audited).exit_code == 0 or "0.5" in text
+    assert "there is no ledger" in CliRunner().invoke(main, [*audited, "--ledger", "none"]).stderr
     done = CliRunner().invoke(main, [*audited, "--ledger", "kept"])
     assert done.exit_code == code and "the 1 files of the ledger" in done.stdout, done.output
 

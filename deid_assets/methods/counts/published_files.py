@@ -7,7 +7,7 @@ known are taken for the same, unless what they show excludes it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import floor, inf, isfinite
 from urllib.parse import quote
 
 import numpy as np
@@ -19,6 +19,7 @@ from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.published_tables import NoisyTables, disclosed_beside_noise, small_differences
 from deid_assets.methods.counts.tables import CellName, PublishedCounts, Sum
 
+_MILLION = 10**6
 _ANY = "all"
 """In place of the delivery, where all versions of a cell are taken for one."""
 
@@ -221,7 +222,7 @@ def chance_together(files: Sequence[PublishedFile], budget: Budget) -> float:
     if not is_noisy:
         return 0.0
     sds = budget.earlier_sds({definition(name): None for name in is_noisy})
-    draws = {name: tuple(one for one in sds.get(definition(name), ()) if isfinite(one)) for name in names}
+    draws = {name: tuple(_narrower(one) for one in sds.get(definition(name), ()) if isfinite(one)) for name in names}
     highest = 0.0
     # What is exact in one file may be noisy in another, where it is another version; so each cell is also judged without.
     for known in {frozenset(name for name in exact if not draws[name]), frozenset(exact)}:
@@ -231,3 +232,8 @@ def chance_together(files: Sequence[PublishedFile], budget: Budget) -> float:
         judged = [place for place, name in enumerate(names) if name in is_noisy and name not in known]
         highest = max(highest, float(chances[judged].max(initial=0.0)))
     return highest
+
+
+def _narrower(sd: float) -> float:
+    """A standard deviation in millionths, rounded down as the registry does: widths that hardly differ are one."""
+    return max(1, floor(round(sd * _MILLION, 3))) / _MILLION
