@@ -19,6 +19,7 @@ def table(total: int, women: int, men: int) -> str:
 def here(tmp_path, monkeypatch):
     """A folder with the true and the noisy tables of four sites."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DEID_LEDGER", "none")
     (tmp_path / "secret").write_text(SECRET)
     (tmp_path / "secret").chmod(0o600)
     for name, counts in SITES.items():
