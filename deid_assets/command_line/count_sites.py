@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +19,40 @@ if TYPE_CHECKING:
 _GROUPS_AT_MOST = 4
 
 
+@dataclass(frozen=True)
+class Planned:
+    """How counts are, or would be, protected: width of the noise, threshold of masking, and how noise is drawn."""
+
+    sd: float
+    threshold: int
+    mechanism: str
+
+
 @click.command("combine")
 @click.argument("files", nargs=-1, required=True, metavar="SITE.csv...", type=FILE)
 @click.option("--true-counts", is_flag=True, help="The files hold true counts: say what noise or masking would make of them.")
 @click.option("--sd", type=ABOVE_0, default=2.5, show_default=True, help="True counts: noise.")
 @click.option(
-    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="True counts: 1 to one less are masked."
+    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Masking hides counts from 1 to one less."
+)
+@click.option(
+    "--mechanism",
+    type=click.Choice(["rounded", "discrete"]),
+    default="rounded",
+    show_default=True,
+    help="How the noise of all sites is drawn.",
 )
 @click.option("--out", "output", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
 @click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
+@gathering("planned", Planned)
 @gathering("written", Written)
-def combine_command(files: tuple[Path, ...], true_counts: bool, sd: float, threshold: int, written: Written) -> None:
+def combine_command(files: tuple[Path, ...], true_counts: bool, planned: Planned, written: Written) -> None:
     """Add up the noisy counts of several sites, each a file with the same cells and a column sd.
 
-    Says the standard deviation of every sum, and whether noise or masking serves better. With --true-counts, also which share
-    of the true total masking loses, by the size of the sites; keep that result where the counts are kept.
+    Says the standard deviation of every sum, and whether noise or masking serves better: which of them makes the smaller error.
+    It is undecided where the noise of the counts hides that, or where it depends on what masking has to hide besides small
+    counts. With --true-counts, also which share of the true total masking loses, by the size of the sites; keep that result
+    where the counts are kept.
 
     Exit code 0: done; 1: error; 64: wrong command line; 130 and 143: interrupted.
     """
@@ -42,23 +62,23 @@ def combine_command(files: tuple[Path, ...], true_counts: bool, sd: float, thres
     with errors_as_json(written.as_json):
         require_new(written.output)
         read = [read_counts(file, marks=not true_counts, negative=not true_counts) for file in files]
-        document = sites_document(read, sd if true_counts else None, threshold)
+        document = sites_document(read, planned, true_counts)
         if written.output is not None:
             write_folder(written.output, _files(document))
     click.echo(json.dumps(document, indent=1, allow_nan=False) if written.as_json else _printed(document))
 
 
-def sites_document(read: "Sequence[CountFile]", sd_of_true: float | None, threshold: int) -> dict[str, Any]:
+def sites_document(read: "Sequence[CountFile]", planned: Planned, are_true: bool) -> dict[str, Any]:
     """Return what the command says as JSON.
 
     Parameters
     ----------
     read
         The file of each site.
-    sd_of_true
-        Noise that true counts would get, in persons; None where the files have noise.
-    threshold
-        Of masking.
+    planned
+        Threshold of masking, how noise is drawn, and the noise that true counts would get.
+    are_true
+        Whether the counts have no noise yet.
 
     Raises
     ------
@@ -67,35 +87,37 @@ def sites_document(read: "Sequence[CountFile]", sd_of_true: float | None, thresh
     """
     import numpy as np
 
-    from deid_assets.methods.counts.sites import sum_over_sites
+    from deid_assets.methods.counts.noise import Mechanism
+    from deid_assets.methods.counts.sites import Serves, sum_over_sites
 
-    _same_cells(read, has_noise=sd_of_true is None)
-    names = read[0].cells
+    _same_cells(read, has_noise=not are_true)
+    names, threshold = read[0].cells, planned.threshold
     order = [{name: i for i, name in enumerate(file.cells)} for file in read]
 
     def by_site(values: "Sequence[Sequence[float]]") -> np.ndarray:
         return np.array([[one[at[name]] for name in names] for one, at in zip(values, order, strict=True)], float)
 
-    marked = by_site([[isinstance(value, str) for value in file.shown] for file in read]) > 0
-    counts = by_site([[0 if isinstance(value, str) else value for value in file.shown] for file in read])
+    counts = by_site([[np.nan if isinstance(value, str) else value for value in file.shown] for file in read])
+    masked_at = np.isnan(counts).sum(axis=0)
     persons = by_site([file.contribution for file in read])
-    widths = by_site([file.sd or () for file in read]) if sd_of_true is None else sd_of_true * persons
-    found = sum_over_sites(counts, np.where(marked, 0.0, widths))
-    masked_at = marked.sum(axis=0)
+    widths = planned.sd * persons if are_true else np.where(np.isnan(counts), 0.0, by_site([file.sd or () for file in read]))
+    found = sum_over_sites(counts, widths, threshold * persons, are_true, Mechanism(planned.mechanism))
+    bounds = {"hidden_at_least": found.hidden_at_least, "hidden_at_most": found.hidden_at_most}
     cells = [
         {
             **name._asdict(),
             "total": None if masked_at[i] else int(found.totals[i]),
             "sd": None if masked_at[i] else float(found.sd[i]),
+            **{key: None if masked_at[i] else round(float(values[i]), 3) for key, values in bounds.items()},
             "masked_at": int(masked_at[i]),
-            "serves_better": None if masked_at[i] else "noise" if found.noise_serves[i] else "masking",
+            "serves_better": None if masked_at[i] else str(found.serves_better[i]),
         }
         for i, name in enumerate(names)
     ]
-    noise, masking = (sum(cell["serves_better"] == which for cell in cells) for which in ("noise", "masking"))
+    noise, masking, undecided = (sum(one == which for one in found.serves_better) for which in Serves)
     unknown = f", {int((masked_at > 0).sum())} are masked at some site and have no sum" if masked_at.any() else ""
     bias = None
-    if sd_of_true is not None:
+    if are_true:
         totals = {one.total for file in read for one in file.sums}
         parts = [name not in totals and (persons[:, i] == 1).all() for i, name in enumerate(names)]
         if not any(parts):
@@ -108,7 +130,10 @@ def sites_document(read: "Sequence[CountFile]", sd_of_true: float | None, thresh
         "outcome": "combined",
         "exit_code": 0,
         "sites": len(read),
-        "summary": f"{len(cells)} cells of {len(read)} sites: noise serves {noise} better, masking {masking}{unknown}.{lost}",
+        "threshold": threshold,
+        "mechanism": planned.mechanism,
+        "summary": f"{len(cells)} cells of {len(read)} sites: noise serves {noise} better, masking {masking}; {undecided} are "
+        f"undecided{unknown}.{lost}",
         "cells": cells,
         "selection_bias": bias,
     }
@@ -158,12 +183,18 @@ def _printed(document: "Mapping[str, Any]") -> str:
     for row in document["cells"]:
         name = " / ".join(row[part] for part in ("table", "row", "column"))
         told = f"masked at {row['masked_at']} sites" if row["total"] is None else f"{row['total']} (sd {row['sd']:.3g})"
-        better = f"; {row['serves_better']} serves better" if row["serves_better"] else ""
+        better = f"; {_better(row)}" if row["serves_better"] else ""
         lines.append(f"{name}: {told}{better}")
     for row in (document["selection_bias"] or {"groups": []})["groups"]:
         lost = "no counts" if row["lost"] is None else f"{100 * row['lost']:.1f} % lost by masking"
         lines.append(f"sites of up to {row['size_at_most']:,} people ({row['sites']}): {lost}")
     return "\n".join([*lines, document["summary"]])
+
+
+def _better(row: "Mapping[str, Any]") -> str:
+    hidden = f"masking hides {row['hidden_at_least']:,.5g} to {row['hidden_at_most']:,.5g}"
+    which = row["serves_better"]
+    return f"{hidden}: undecided" if which == "undecided" else f"{hidden}: {which} serves better"
 
 
 def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
@@ -179,7 +210,8 @@ def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
     rows, bias, figure = document["cells"], document["selection_bias"], None
     names = [CellName(row["table"], row["row"], row["column"]) for row in rows]
     columns: dict[str, Iterable[object]] = {
-        key: [row[key] for row in rows] for key in ("total", "sd", "masked_at", "serves_better")
+        key: [row[key] for row in rows]
+        for key in ("total", "sd", "hidden_at_least", "hidden_at_most", "masked_at", "serves_better")
     }
     if bias is not None and bias["lost_of_all"] is not None:
         groups = bias["groups"]
