@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deid_assets.command_line.count_plan import plan_command
 from deid_assets.command_line.count_sites import combine_command
 from deid_assets.command_line.options import ABOVE_0 as _ABOVE_0
 from deid_assets.command_line.options import AS_JSON, FILE, errors_as_json, gathering
@@ -65,6 +66,7 @@ def counts() -> None:
 
 
 counts.add_command(combine_command)
+counts.add_command(plan_command)
 
 
 @counts.command("audit")

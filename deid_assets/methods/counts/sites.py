@@ -107,8 +107,8 @@ def sum_over_sites(
     most = np.maximum(0.0, counts[may_hide].sum(axis=0) + _Z * error)
     totals = counts.sum(axis=0)
     names = np.select([np.isnan(totals), least > width, most <= width], ["", Serves.NOISE, Serves.MASKING], Serves.UNDECIDED)
-    hidden = (np.where(np.isnan(totals), np.nan, bound) for bound in (least, most))
-    return SumOverSites(totals, width, *hidden, tuple(Serves(name) if name else None for name in names.tolist()))
+    least, most = np.where(np.isnan(totals), np.nan, [least, most])
+    return SumOverSites(totals, width, least, most, tuple(Serves(name) if name else None for name in names.tolist()))
 
 
 def _small_part(counts: np.ndarray, variance: np.ndarray, limit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
