@@ -276,7 +276,7 @@ def _printed(document: "Mapping[str, Any]") -> str:
         for row in document["exact"]
     ]
     lines += [
-        f"sites up to which masking serves better, {row['average']:g} persons each: {row['sites']:g} "
+        f"sites up to which masking serves better at an average count of {row['average']:g}: {row['sites']:g} "
         f"({row['sites_added']:.4g} by the noise that is added)"
         for row in document["averages"]
     ]
@@ -301,7 +301,7 @@ def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
 
     drawn = {row["sd"]: noise_distribution(row["sd"], Mechanism(document["mechanism"])) for row in document["noise"]}
     averages, largest = [row["average"] for row in document["averages"]], len(document["sites"])
-    crossings = ", ".join(f"{row['average']:g} persons: {row['sites']:g} sites" for row in document["averages"])
+    crossings = ", ".join(f"{row['average']:g}: {row['sites']:g} sites" for row in document["averages"])
     figures = (
         ReportFigure(
             "Sums over sites, and their noise",
