@@ -1,7 +1,4 @@
-"""`deid counts`: what tables of counts give away, tables that do not, and sums over sites. Needs no home.
-
-`deid counts combine` says what masking would lose of sums over sites.
-"""
+"""`deid counts`: what tables of counts give away, and tables that do not. Needs no home."""
 
 import contextlib
 import hashlib
@@ -19,218 +16,18 @@ import click
 
 from deid_assets.command_line import count_ledger
 from deid_assets.command_line.count_ledger import LEDGER, LOCKOUT, RHO, AskedLedger
-from deid_assets.command_line.options import AS_JSON, FILE, errors_as_json, gathering, require_new
+from deid_assets.command_line.count_plan import plan_command
+from deid_assets.command_line.count_sites import combine_command
+from deid_assets.command_line.options import ABOVE_0, AS_JSON, FILE, Written, errors_as_json, gathering
 from deid_assets.errors import REFUSED, CountsError, RefusedByLedgerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from deid_assets.command_line.count_files import CountFile
     from deid_assets.methods.counts.audit import SmallCounts
     from deid_assets.release.counts.ledger import CountLedger
     from deid_assets.release.keys import Secret
-
-_ABOVE_0 = click.FloatRange(min=0, min_open=True)
-_GROUPS_AT_MOST = 4
-
-
-@dataclass(frozen=True)
-class _Written:
-    """Where it is said what came of the work."""
-
-    as_json: bool
-    output: Path | None
-
-
-@click.command("combine")
-@click.argument("files", nargs=-1, required=True, metavar="SITE.csv...", type=FILE)
-@click.option("--true-counts", is_flag=True, help="The files hold true counts: say what noise or masking would make of them.")
-@click.option("--sd", type=_ABOVE_0, default=2.5, show_default=True, help="True counts: noise.")
-@click.option(
-    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="True counts: 1 to one less are masked."
-)
-@click.option("--out", "output", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
-@click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
-@gathering("written", _Written)
-def combine_command(files: tuple[Path, ...], true_counts: bool, sd: float, threshold: int, written: _Written) -> None:
-    """Add up the noisy counts of several sites, each a file with the same cells and a column sd.
-
-    Says the standard deviation of every sum, and whether noise or masking serves better. With --true-counts, also which share
-    of the true total masking loses, by the size of the sites; keep that result where the counts are kept.
-
-    Exit code 0: done; 1: error; 64: wrong command line; 130 and 143: interrupted.
-    """
-    from deid_assets.command_line.count_files import read_counts
-    from deid_assets.command_line.demographics_document import write_folder
-
-    with errors_as_json(written.as_json):
-        require_new(written.output)
-        read = [read_counts(file, marks=not true_counts, negative=not true_counts) for file in files]
-        document = sites_document(read, sd if true_counts else None, threshold)
-        if written.output is not None:
-            write_folder(written.output, _files(document))
-    click.echo(json.dumps(document, indent=1, allow_nan=False) if written.as_json else _printed(document))
-
-
-def sites_document(read: "Sequence[CountFile]", sd_of_true: float | None, threshold: int) -> dict[str, Any]:
-    """Return what the command says as JSON.
-
-    Parameters
-    ----------
-    read
-        The file of each site.
-    sd_of_true
-        Noise that true counts would get, in persons; None where the files have noise.
-    threshold
-        Of masking.
-
-    Raises
-    ------
-    CountsError
-        If the files differ in their cells, or lack or have noise where they should not.
-    """
-    import numpy as np
-
-    from deid_assets.methods.counts.sites import sum_over_sites
-
-    _same_cells(read, has_noise=sd_of_true is None)
-    names = read[0].cells
-    order = [{name: i for i, name in enumerate(file.cells)} for file in read]
-
-    def by_site(values: "Sequence[Sequence[float]]") -> np.ndarray:
-        return np.array([[one[at[name]] for name in names] for one, at in zip(values, order, strict=True)], float)
-
-    marked = by_site([[isinstance(value, str) for value in file.shown] for file in read]) > 0
-    counts = by_site([[0 if isinstance(value, str) else value for value in file.shown] for file in read])
-    persons = by_site([file.contribution for file in read])
-    widths = by_site([file.sd or () for file in read]) if sd_of_true is None else sd_of_true * persons
-    found = sum_over_sites(counts, np.where(marked, 0.0, widths))
-    masked_at = marked.sum(axis=0)
-    cells = [
-        {
-            **name._asdict(),
-            "total": None if masked_at[i] else int(found.totals[i]),
-            "sd": None if masked_at[i] else float(found.sd[i]),
-            "masked_at": int(masked_at[i]),
-            "serves_better": None if masked_at[i] else "noise" if found.noise_serves[i] else "masking",
-        }
-        for i, name in enumerate(names)
-    ]
-    noise, masking = (sum(cell["serves_better"] == which for cell in cells) for which in ("noise", "masking"))
-    unknown = f", {int((masked_at > 0).sum())} are masked at some site and have no sum" if masked_at.any() else ""
-    bias = None
-    if sd_of_true is not None:
-        totals = {one.total for file in read for one in file.sums}
-        parts = [name not in totals and (persons[:, i] == 1).all() for i, name in enumerate(names)]
-        if not any(parts):
-            raise CountsError("no cell counts people and is no total: what masking loses is about such cells")
-        bias = _bias(counts, persons, np.array(parts), threshold)
-    lost = (
-        "" if bias is None or bias["lost_of_all"] is None else f" Masking loses {100 * bias['lost_of_all']:.1f} % of the total."
-    )
-    return {
-        "outcome": "combined",
-        "exit_code": 0,
-        "sites": len(read),
-        "summary": f"{len(cells)} cells of {len(read)} sites: noise serves {noise} better, masking {masking}{unknown}.{lost}",
-        "cells": cells,
-        "selection_bias": bias,
-    }
-
-
-def _bias(counts: Any, persons: Any, parts: Any, threshold: int) -> dict[str, Any]:
-    """What masking loses of the parts, by size of site: its largest count of people."""
-    import numpy as np
-
-    from deid_assets.methods.counts.sites import selection_bias
-
-    sizes = np.where(persons == 1, counts, 0).max(axis=1)
-    found = selection_bias(counts[:, parts], sizes, threshold, min(_GROUPS_AT_MOST, len(counts)))
-
-    def share(value: float) -> float | None:
-        return float(value) if np.isfinite(value) else None
-
-    return {
-        "threshold": threshold,
-        "lost_of_all": share(found.lost_of_all),
-        "groups": [
-            {"size_at_most": int(size), "sites": int(sites), "lost": share(lost)}
-            for size, sites, lost in zip(found.size_at_most, found.sites, found.lost, strict=True)
-        ],
-    }
-
-
-def _same_cells(read: "Sequence[CountFile]", has_noise: bool) -> None:
-    if len(read) < 2:
-        raise CountsError("a sum over sites needs the files of at least two sites")
-    first = set(read[0].cells)
-    for file in read:
-        if missing := len(first - set(file.cells)):
-            raise CountsError(f"{file.path}: {missing} cells of {read[0].path} are not there; give every site the same cells")
-        if more := len(set(file.cells) - first):
-            raise CountsError(f"{file.path}: {more} cells are not in {read[0].path}; give every site the same cells")
-        if has_noise and file.sd is None:
-            raise CountsError(f"{file.path}: no column 'sd', so its noise is not known; for true counts, add --true-counts")
-        if has_noise and "T" in file.shown:
-            raise CountsError(f"{file.path}: column 'count': a noisy table cannot have the mark T; use H")
-        if not has_noise and file.sd is not None:
-            raise CountsError(f"{file.path}: it has a column 'sd', so its counts have noise: leave out --true-counts")
-
-
-def _printed(document: "Mapping[str, Any]") -> str:
-    lines = []
-    for row in document["cells"]:
-        name = " / ".join(row[part] for part in ("table", "row", "column"))
-        told = f"masked at {row['masked_at']} sites" if row["total"] is None else f"{row['total']} (sd {row['sd']:.3g})"
-        better = f"; {row['serves_better']} serves better" if row["serves_better"] else ""
-        lines.append(f"{name}: {told}{better}")
-    for row in (document["selection_bias"] or {"groups": []})["groups"]:
-        lost = "no counts" if row["lost"] is None else f"{100 * row['lost']:.1f} % lost by masking"
-        lines.append(f"sites of up to {row['size_at_most']:,} people ({row['sites']}): {lost}")
-    return "\n".join([*lines, document["summary"]])
-
-
-def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
-    import numpy as np
-
-    from deid_assets.command_line.count_files import table_csv
-    from deid_assets.figures.count_sites_figure import selection_bias_figure
-    from deid_assets.methods.counts.sites import SelectionBias
-    from deid_assets.methods.counts.tables import CellName
-    from deid_assets.reports.count_sites_report import render_sites
-    from deid_assets.reports.report import ReportFigure
-
-    rows, bias, figure = document["cells"], document["selection_bias"], None
-    names = [CellName(row["table"], row["row"], row["column"]) for row in rows]
-    columns: dict[str, Iterable[object]] = {
-        key: [row[key] for row in rows] for key in ("total", "sd", "masked_at", "serves_better")
-    }
-    if bias is not None and bias["lost_of_all"] is not None:
-        groups = bias["groups"]
-        lost = [np.nan if row["lost"] is None else row["lost"] for row in groups]
-        drawn = SelectionBias(
-            np.array([row["size_at_most"] for row in groups], float),
-            np.array([row["sites"] for row in groups]),
-            np.array(lost),
-            bias["lost_of_all"],
-        )
-        told = "; ".join(f"up to {row['size_at_most']:,} people: {_share(row['lost'])}" for row in groups)
-        figure = ReportFigure(
-            "Share of the true total that masking loses, by size of site",
-            "Small sites have more small counts, so sums of masked counts lean towards large sites and the people they treat.",
-            selection_bias_figure(drawn),
-            alt=f"Bars: {told}; dashed line, all sites: {_share(bias['lost_of_all'])}",
-        )
-    return {
-        "report.html": render_sites(document, figure),
-        "combined.csv": table_csv(names, columns),
-        "document.json": json.dumps(document, indent=1, allow_nan=False).encode(),
-    }
-
-
-def _share(share: float | None) -> str:
-    return "no counts" if share is None else f"{100 * share:.1f} %"
-
 
 _DELTA = 1e-5
 _SHAPE = {"zeros": "noisy", "claims": "scaled"}
@@ -272,6 +69,7 @@ def counts() -> None:
 
 
 counts.add_command(combine_command)
+counts.add_command(plan_command)
 
 
 @counts.command("audit")
@@ -281,7 +79,7 @@ counts.add_command(combine_command)
 @_THRESHOLD
 @_VALUES
 @_ZEROS
-@click.option("--sd", type=_ABOVE_0, help="The counts have noise of this standard deviation.")
+@click.option("--sd", type=ABOVE_0, help="The counts have noise of this standard deviation.")
 @click.option(
     "--repeats",
     type=click.IntRange(min=1),
@@ -291,7 +89,7 @@ counts.add_command(combine_command)
 )
 @click.option(
     "--seconds",
-    type=_ABOVE_0,
+    type=ABOVE_0,
     default=60,
     show_default=True,
     help="Masked counts: how long the audit may take; what is not proven hidden by then fails.",
@@ -300,9 +98,9 @@ counts.add_command(combine_command)
 @click.option("--output", type=FILE, help="File for what can be computed of every cell; keep it restricted.")
 @click.option("--ledger", type=FILE, metavar="FOLDER", help="Audit them together with everything that this ledger recorded.")
 @gathering("stated", _Stated)
-@gathering("written", _Written)
+@gathering("written", Written)
 def audit_command(
-    files: tuple[Path, ...], stated: _Stated, seconds: float, written: _Written, sd: float | None, repeats: int, **kept: Any
+    files: tuple[Path, ...], stated: _Stated, seconds: float, written: Written, sd: float | None, repeats: int, **kept: Any
 ) -> None:
     """Compute what an adversary learns of every cell of published tables, from all files together.
 
@@ -463,7 +261,7 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
 @_NO_SUMS
 @_THRESHOLD
 @_VALUES
-@click.option("--sd", type=_ABOVE_0, default=2.5, show_default=True, help="Width of the noise.")
+@click.option("--sd", type=ABOVE_0, default=2.5, show_default=True, help="Width of the noise.")
 @click.option(
     "--mechanism",
     type=click.Choice(["rounded", "discrete", "script"]),
@@ -489,7 +287,7 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
 )
 @click.option(
     "--seconds",
-    type=_ABOVE_0,
+    type=ABOVE_0,
     default=60,
     show_default=True,
     help="Mask: how long the fewest further cells may be looked for; afterwards, a few more than needed may be hidden.",
@@ -497,9 +295,9 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
 @AS_JSON
 @click.option("--output", type=FILE, help="File to write; by default the tables are printed.")
 @gathering("stated", _Stated)
-@gathering("written", _Written)
+@gathering("written", Written)
 @gathering("asked", AskedLedger)
-def protect_command(file: Path, method: str, stated: _Stated, seconds: float, written: _Written, **noise: Any) -> None:
+def protect_command(file: Path, method: str, stated: _Stated, seconds: float, written: Written, **noise: Any) -> None:
     """Protect tables of true counts, and audit the result before it is written, together with all that the ledger recorded.
 
     The same tables and secret give the same noise, however often they are protected; changed tables redraw every cell.

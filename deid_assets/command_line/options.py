@@ -66,7 +66,16 @@ deliveries = _offering(lambda home: (file.stem for file in home.deliveries.glob(
 
 FILE = click.Path(path_type=Path)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
+ABOVE_0 = click.FloatRange(min=0, min_open=True)
 YES = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where it is said what came of the work."""
+
+    as_json: bool
+    output: Path | None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Counts of several sites: tables of text, and a page of HTML that needs nothing else, both made of the command's document."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from deid_assets.figures.rendering import plain
@@ -9,8 +10,10 @@ from deid_assets.reports.report import ReportFigure, environment
 
 _LIMITS = (
     "The uncertainty covers the noise only, which must be independent between sites.",
-    "Noise serves better where the total exceeds its standard deviation, as in Figure 2 of Klann et al. (2018). That is about "
-    "the total alone, not about privacy.",
+    "Noise serves better where the small counts alone, which masking hides, are more than the standard deviation; masking "
+    "does where all that it may have to hide is not. Where all counts are small, that is Figure 2 of Klann et al. (2018). It "
+    "is about the error of the total, not about privacy.",
+    "Of noisy counts, what masking hides is known within bounds of 95 % each.",
     "The same people at several sites are counted several times.",
 )
 
@@ -20,13 +23,21 @@ def tables_of(document: Mapping[str, Any]) -> tuple[ReportTable, ...]:
     cells = ReportTable(
         "cells",
         "Every cell",
-        f"Sums over {document['sites']} sites, and the standard deviation of their noise.",
-        (("Cell", "name"), ("Total", "number"), ("Standard deviation", "number"), ("Serves better", "name")),
+        f"Sums over {document['sites']} sites, the standard deviation of their noise, and how much of them masking hides with "
+        f"the threshold {document['threshold']}: the small counts alone, and all that may have to be hidden with them.",
+        (
+            ("Cell", "name"),
+            ("Total", "number"),
+            ("Standard deviation", "number"),
+            ("Masking hides at least", "number"),
+            ("At most", "number"),
+            ("Serves better", "name"),
+        ),
         tuple(
             (
                 " / ".join(row[part] for part in ("table", "row", "column")),
                 "-" if row["total"] is None else f"{row['total']:,}",
-                "-" if row["sd"] is None else plain(row["sd"]),
+                *("-" if row[key] is None else plain(row[key]) for key in ("sd", "hidden_at_least", "hidden_at_most")),
                 row["serves_better"] or f"masked at {row['masked_at']} sites",
             )
             for row in document["cells"]
@@ -52,7 +63,24 @@ def _percent(share: float | None) -> str:
 
 def render_sites(document: Mapping[str, Any], figure: ReportFigure | None) -> bytes:
     """Return the page, in UTF-8; equal bytes for equal content."""
-    page = environment().get_template("count_sites.html.j2")
-    return page.render(document=document, tables=tables_of(document), figure=figure, limits=_LIMITS).encode(
-        "utf-8", errors="replace"
-    )
+    page = CountPage(
+        "Counts of several sites", (document["summary"],), document["selection_bias"] is not None,
+        () if figure is None else (figure,), tables_of(document), _LIMITS,
+    )  # fmt: skip
+    return page.rendered()
+
+
+@dataclass(frozen=True)
+class CountPage:
+    """A page about counts: what is said first, whether it is made of true counts, figures, tables and limits."""
+
+    title: str
+    summary: tuple[str, ...]
+    is_restricted: bool
+    figures: tuple[ReportFigure, ...]
+    tables: tuple[ReportTable, ...]
+    limits: tuple[str, ...]
+
+    def rendered(self) -> bytes:
+        """The page, in UTF-8; equal bytes for equal content."""
+        return environment().get_template("counts.html.j2").render(page=self).encode("utf-8", errors="replace")

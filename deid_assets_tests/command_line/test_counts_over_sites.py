@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -39,11 +40,14 @@ NOISY = [f"{name}-noisy.csv" for name in SITES]
 
 def test_noisy_counts_are_added_with_their_uncertainty(here):
     document = json.loads(deid("combine", *NOISY, "--json").stdout)
-    assert [cell["sd"] for cell in document["cells"]] == [5.0, 5.0, 5.0]
+    assert [cell["sd"] for cell in document["cells"]] == pytest.approx([2 * (2.5**2 + 1 / 12) ** 0.5] * 3)
     shown = [[int(line.split(",")[3]) for line in (here / name).read_text().splitlines()[1:]] for name in NOISY]
     assert [cell["total"] for cell in document["cells"]] == [sum(column) for column in zip(*shown, strict=True)]
     assert document["selection_bias"] is None and document["sites"] == 4
-    assert "noise serves 3 better" in deid("combine", *NOISY).stdout
+    assert [cell["serves_better"] for cell in document["cells"]] == ["undecided"] * 3  # 9, 12 and 5 people are in small counts
+    assert "noise serves 0 better, masking 0; 3 are undecided" in deid("combine", *NOISY).stdout
+    exact = json.loads(deid("combine", *NOISY, "--mechanism", "discrete", "--json").stdout)
+    assert [cell["sd"] for cell in exact["cells"]] == [5.0, 5.0, 5.0] and exact["mechanism"] == "discrete"
 
 
 def test_masking_loses_more_of_small_sites(here):
@@ -64,13 +68,37 @@ def test_a_cell_that_is_rare_everywhere_is_served_better_by_masking(here):
     assert seven["cells"][0]["serves_better"] == "noise"
 
 
+def test_chance_does_not_decide_near_the_crossover(here):
+    """Six sites with one person each are served better by masking, whatever their noise happens to be: none says noise."""
+    draws = np.rint(np.random.default_rng(3).normal(1, 2.5, (12, 6))).astype(int)
+    assert {"noise", "masking"} <= {"noise" if sum(row) > 6.2 else "masking" for row in draws.tolist()}
+    for row in draws.tolist():
+        for site, count in enumerate(row):
+            (here / f"rare{site}.csv").write_text(f"table,row,column,count,sd\na,b,n,{count},2.5\n")
+        (cell,) = json.loads(deid("combine", *(f"rare{site}.csv" for site in range(6)), "--json").stdout)["cells"]
+        assert cell["serves_better"] in ("undecided", "masking")
+
+
+def test_what_else_masking_hides_leaves_it_undecided(here):
+    """Of the men, masking hides the 5 of the clinic, and maybe the 32 beside the practice's 8 women."""
+    cells = json.loads(deid("combine", *TRUE, "--true-counts", "--json").stdout)["cells"]
+    assert [cell["serves_better"] for cell in cells] == ["noise", "noise", "undecided"]
+    assert [(cell["hidden_at_least"], cell["hidden_at_most"]) for cell in cells] == [(9, 49), (12, 12), (5, 37)]
+    large = json.loads(deid("combine", *TRUE[2:], "--true-counts", "--json").stdout)["cells"]
+    assert [(cell["hidden_at_most"], cell["serves_better"]) for cell in large] == [(0, "masking")] * 3
+    low = json.loads(deid("combine", *TRUE, "--true-counts", "--threshold", "5", "--json").stdout)["cells"]
+    assert [(cell["hidden_at_least"], cell["hidden_at_most"]) for cell in low] == [(0, 9), (4, 4), (0, 5)]
+
+
 def test_a_report_with_a_figure_is_written_as_a_whole_or_not_at_all(here):
     assert deid("combine", *TRUE, "--true-counts", "--out", "found").exit_code == 0
     page = (here / "found" / "report.html").read_text()
     assert (
         "data:image/svg+xml;base64," in page and "keep this page where they are kept" in page and "Bars: up to 9 people" in page
     )
-    assert (here / "found" / "combined.csv").read_text().splitlines()[0] == "table,row,column,total,sd,masked_at,serves_better"
+    assert (here / "found" / "combined.csv").read_text().splitlines()[0] == (
+        "table,row,column,total,sd,hidden_at_least,hidden_at_most,masked_at,serves_better"
+    )
     assert json.loads((here / "found" / "document.json").read_text())["sites"] == 4
     again = deid("combine", *TRUE, "--true-counts", "--out", "found")
     assert again.exit_code == 1 and "exists already" in again.stderr

@@ -31,16 +31,17 @@ from scipy import sparse, special
 from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.noise import KeyedNumbers, Mechanism, discrete_gaussian
-from deid_assets.methods.counts.protected_counts import NOISE_SD, noise_probability, standard_normal
+from deid_assets.methods.counts.noise import KeyedNumbers, Mechanism, discrete_gaussian, noise_distribution
+from deid_assets.methods.counts.protected_counts import NOISE_SD, standard_normal
 from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
 
-_TAIL = 9  # standard deviations at which the noise is cut: beyond lie 2e-19 of it
 _ROUNDING_MATTERS = 20.0  # standard deviations up to here; beyond, rounding changes the chance by less than 1e-4
 _GRID = 1 / 2000  # of a person, for means of draws of different widths
 
 
-def chance_of_exact_average(repeats: int, sd: float = NOISE_SD, rounded: bool = True) -> float:
+def chance_of_exact_average(
+    repeats: int, sd: float = NOISE_SD, rounded: bool = True, mechanism: Mechanism = Mechanism.ROUNDED
+) -> float:
     """Return the probability that the average of independent repeats is less than .5 away from the true count.
 
     Parameters
@@ -50,7 +51,9 @@ def chance_of_exact_average(repeats: int, sd: float = NOISE_SD, rounded: bool = 
     sd
         Standard deviation of the Gaussian, in persons.
     rounded
-        Whether the noise is rounded to whole numbers.
+        Whether the noise is whole numbers.
+    mechanism
+        How whole numbers are drawn: rounded or discrete.
 
     Examples
     --------
@@ -61,7 +64,7 @@ def chance_of_exact_average(repeats: int, sd: float = NOISE_SD, rounded: bool = 
     """
     if not rounded:
         return float(special.erf(0.5 * np.sqrt(repeats / 2) / sd))
-    total = _sum_of_rounded(sd, repeats)
+    total = _sum_of_draws(noise_distribution(sd, mechanism), repeats)
     sums = np.arange(len(total)) - len(total) // 2
     return float(total[2 * np.abs(sums) < repeats].sum())
 
@@ -98,7 +101,7 @@ def _rounded_mean(draws: Mapping[float, int]) -> float:
     total = sum(repeats / sd**2 for sd, repeats in draws.items())
     mean = np.ones(1)
     for sd, repeats in draws.items():
-        sums = _sum_of_rounded(sd, repeats)
+        sums = _sum_of_draws(noise_distribution(sd), repeats)
         reach = len(sums) // 2
         at = np.rint(np.arange(-reach, reach + 1) / (sd**2 * total) / _GRID).astype(np.int64)
         mean = scipy.signal.fftconvolve(mean, np.bincount(at - at[0], sums))
@@ -108,10 +111,8 @@ def _rounded_mean(draws: Mapping[float, int]) -> float:
     return min(1.0, float(mean[max(0, middle - inside) : middle + inside + 1].sum()))
 
 
-def _sum_of_rounded(sd: float, repeats: int) -> np.ndarray:
-    """Probabilities of the sum of rounded draws, symmetric around 0."""
-    reach = int(np.ceil(_TAIL * sd)) + 1
-    one = np.array([noise_probability(noise, noise, sd) for noise in range(-reach, reach + 1)])
+def _sum_of_draws(one: np.ndarray, repeats: int) -> np.ndarray:
+    """Probabilities of the sum of so many draws, symmetric around 0, given those of one."""
     total = np.ones(1)
     for _ in range(repeats):
         total = scipy.signal.fftconvolve(total, one) if len(total) > 500 else np.convolve(total, one)

@@ -16,11 +16,12 @@ from math import isqrt
 import numpy as np
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.protected_counts import NOISE_SD
+from deid_assets.methods.counts.protected_counts import NOISE_SD, noise_probability
 from deid_assets.methods.counts.tables import THRESHOLD, CellName, CountTables, Sum
 
 _STEP_OF_SCRIPT = 5
 _NUMBER_OF_SCRIPT = "N"
+_TAIL = 9  # standard deviations at which the noise is cut: beyond lie 2e-19 of it
 
 
 class Mechanism(StrEnum):
@@ -184,6 +185,77 @@ def nearest_step(counts: np.ndarray, step: int = _STEP_OF_SCRIPT) -> np.ndarray:
     [-5, 0, 0, 5, 5]
     """
     return step * ((counts + step // 2) // step)
+
+
+def noise_distribution(sd: float = NOISE_SD, mechanism: Mechanism = Mechanism.ROUNDED) -> np.ndarray:
+    """Return the probability of every value of the noise, symmetric around 0: of -n, ..., 0, ..., n.
+
+    Parameters
+    ----------
+    sd
+        Standard deviation of the Gaussian, above 0, in persons.
+    mechanism
+        Rounded or discrete. The script's noise depends on the count, and has no distribution of its own.
+
+    Raises
+    ------
+    CountsError
+        For the script.
+
+    References
+    ----------
+    Klann JG et al. (2018), Figure 1.
+
+    Examples
+    --------
+    Noise of 0 to 3, and the variance of each:
+
+    >>> for mechanism in (Mechanism.ROUNDED, Mechanism.DISCRETE):
+    ...     found = noise_distribution(2.5, mechanism)
+    ...     middle = len(found) // 2
+    ...     print(found[middle : middle + 4].round(4), (found @ (np.arange(len(found)) - middle) ** 2).round(4))
+    [0.1585 0.1465 0.1156 0.0779] 6.3333
+    [0.1596 0.1473 0.1159 0.0777] 6.25
+    """
+    reach = math.ceil(_TAIL * sd) + 1
+    if mechanism is Mechanism.ROUNDED:
+        return np.array([noise_probability(noise, noise, sd) for noise in range(-reach, reach + 1)])
+    if mechanism is Mechanism.DISCRETE:
+        weights = np.exp(-((np.arange(-reach, reach + 1) / sd) ** 2) / 2)
+        return weights / weights.sum()
+    raise CountsError("the noise of the script depends on the count: only rounded and discrete noise have a distribution")
+
+
+def noise_variance(sd: np.ndarray | float, mechanism: Mechanism = Mechanism.ROUNDED) -> np.ndarray:
+    """Return the variance of the noise that is added: not that of the Gaussian before it is rounded.
+
+    It is sd^2 + 1/12 of the rounded Gaussian and sd^2 of the discrete one, both to six digits from a standard deviation of 1
+    on. That of narrower noise is summed up.
+
+    Parameters
+    ----------
+    sd
+        Standard deviation of the Gaussian, of any shape, at least 0; 0 is no noise.
+    mechanism
+        Rounded or discrete.
+
+    Raises
+    ------
+    CountsError
+        For the script.
+
+    Examples
+    --------
+    >>> noise_variance(np.array([0.0, 0.2, 1.33, 2.5])).round(4).tolist()
+    [0.0, 0.0124, 1.8522, 6.3333]
+    """
+    widths = np.asarray(sd, float)
+    found = widths**2 + (1 / 12 if mechanism is Mechanism.ROUNDED else 0.0)
+    for narrow in np.unique(widths[widths < 1]):
+        probabilities = noise_distribution(narrow, mechanism) if narrow else np.ones(1)
+        values = np.arange(len(probabilities)) - len(probabilities) // 2
+        found = np.where(widths == narrow, probabilities @ values**2, found)
+    return found
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from deid_assets.methods.counts.estimates import chance_of_exact_average, chance_of_exact_mean
+from deid_assets.methods.counts.noise import Mechanism, noise_distribution
 
 
 @pytest.mark.parametrize(
@@ -13,6 +14,12 @@ from deid_assets.methods.counts.estimates import chance_of_exact_average, chance
 def test_chance_that_an_average_is_exact(sd, repeats, rounded, continuous):
     assert chance_of_exact_average(repeats, sd) == pytest.approx(rounded, abs=6e-4)
     assert chance_of_exact_average(repeats, sd, rounded=False) == pytest.approx(continuous, abs=6e-4)
+
+
+def test_discrete_noise_averages_out_as_fast():
+    draws = np.random.default_rng(2).choice(np.arange(-24, 25), (100_000, 3), p=noise_distribution(2.5, Mechanism.DISCRETE))
+    expected = (np.abs(draws.mean(axis=1)) < 0.5).mean()
+    assert chance_of_exact_average(3, 2.5, mechanism=Mechanism.DISCRETE) == pytest.approx(expected, abs=0.006)
 
 
 @pytest.mark.parametrize(("repeats", "expected"), [(1, 0.159), (100, 0.954)])
@@ -40,16 +47,3 @@ def test_the_larger_of_rounded_and_unrounded_decides():
     assert chance_of_exact_mean([2.5] * 10) == pytest.approx(0.473, abs=6e-4)
     assert chance_of_exact_mean([1.33] * 10) == pytest.approx(0.765, abs=6e-4)
     assert chance_of_exact_mean([2.5]) == pytest.approx(0.1585, abs=1e-4)
-
-
-@pytest.mark.parametrize(("sd", "for_good", "in_a_row"), [(1.33, 12.72, 12.92), (2.5, 43.4, 24.15)])
-def test_repeats_until_an_average_converges(sd, for_good, in_a_row):
-    """For good (Murphy and Chueh 2002), and at the end of 5 repeats in a row (Klann et al. 2018), of simulated attackers."""
-    runs, horizon, run = 6_000, 1_500, 5
-    sums = np.cumsum(np.rint(np.random.default_rng(1).normal(0, sd, (runs, horizon))), axis=1)
-    inside = 2 * np.abs(sums) < np.arange(1, horizon + 1)
-    last_outside = np.where(inside.all(axis=1), 0, horizon - np.argmin(inside[:, ::-1], axis=1))
-    outside = np.cumsum(np.pad(~inside, ((0, 0), (1, 0))), axis=1)
-    run_ends = np.argmax(outside[:, run:] == outside[:, :-run], axis=1) + run
-    for needed, expected in ((last_outside + 1, for_good), (run_ends, in_a_row)):
-        assert needed.mean() == pytest.approx(expected, abs=4 * needed.std() / np.sqrt(runs))

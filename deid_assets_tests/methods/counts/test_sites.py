@@ -4,19 +4,52 @@ import numpy as np
 import pytest
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.sites import selection_bias, sum_over_sites
+from deid_assets.methods.counts.noise import Mechanism, noise_distribution
+from deid_assets.methods.counts.sites import Serves, selection_bias, sites_at_crossover, sum_over_sites
 
 
 @pytest.mark.parametrize(("average", "sites"), [(0.5, 25), (1, 6.25), (2, 1.5625), (2.5, 1)])
 def test_the_number_of_sites_up_to_which_masking_serves_better(average, sites):
     counts = np.full((60, 1), average)
-    assert [bool(sum_over_sites(counts[:x]).noise_serves[0]) for x in range(1, 61)] == [x > sites for x in range(1, 61)]
+    served = [sum_over_sites(counts[:x], is_true=True).serves_better[0] for x in range(1, 61)]
+    assert served == [Serves.NOISE if x > sites else Serves.MASKING for x in range(1, 61)]
+    assert sites_at_crossover(average, 2.5) == sites
 
 
-def test_uncertainty_adds_in_squares():
+def test_uncertainty_adds_in_squares_with_that_of_the_rounding():
     counts = np.zeros((9, 2))
-    assert sum_over_sites(counts).sd.tolist() == [7.5, 7.5]
-    assert sum_over_sites(counts, np.array([[2.5, 0.0]] * 4 + [[0.0, 0.0]] * 5)).sd.tolist() == [5.0, 0.0]
+    assert sum_over_sites(counts).sd.tolist() == pytest.approx([3 * 6.3333333**0.5] * 2)
+    assert sum_over_sites(counts, mechanism=Mechanism.DISCRETE).sd.tolist() == [7.5, 7.5]
+    some = np.array([[2.5, 0.0]] * 4 + [[0.0, 0.0]] * 5)
+    assert sum_over_sites(counts, some, mechanism=Mechanism.DISCRETE).sd.tolist() == [5.0, 0.0]
+
+
+@pytest.mark.parametrize(("largest", "sites"), [(1, 40), (3, 5), (12, 10), (40, 40), (400, 5)])
+def test_the_noise_decides_wrongly_in_few_cases(largest, sites):
+    draws = np.random.default_rng(largest)
+    true = draws.integers(0, largest + 1, (400, sites, 1))
+    noisy = true + np.rint(draws.normal(0, 2.5, true.shape))
+    known, told = ([sum_over_sites(counts, is_true=one) for counts in all_of] for all_of, one in ((true, True), (noisy, False)))
+    served = [(exact.serves_better[0], said.serves_better[0]) for exact, said in zip(known, told, strict=True)]
+    decided = [(exact, said) for exact, said in served if said is not Serves.UNDECIDED]
+    assert len(decided) > 20 and sum(exact is not said for exact, said in decided) < 0.05 * len(served)
+
+
+def test_bounds_of_what_masking_hides_are_those_of_brute_force():
+    """The expectation of the small part of a count, over all true counts as likely as the noise that they would need."""
+    chances = noise_distribution(2.5)
+    true = np.arange(len(chances)) - len(chances) // 2
+    for shown in (-4, 3, 10, 11, 14, 30):
+        part = np.where(true + shown < 11, true + shown, 0)
+        mean = chances @ part
+        least = max(0.0, mean - 1.6449 * np.sqrt(chances @ part**2 - mean**2))
+        assert sum_over_sites(np.array([[shown]])).hidden_at_least[0] == pytest.approx(least, abs=0.02)
+
+
+def test_a_masked_cell_has_no_sum_and_may_be_small():
+    found = sum_over_sites(np.array([[np.nan, 90.0], [40.0, 80.0]]), np.array([[0.0, 2.5], [2.5, 2.5]]))
+    assert found.serves_better == (None, Serves.UNDECIDED) and np.isnan(found.totals).tolist() == [True, False]
+    assert found.hidden_at_most[1] == pytest.approx(90 + 1.6449 * 6.3333**0.5, abs=1e-3)
 
 
 def test_sums_of_noisy_counts_are_unbiased_only_with_negative_ones():

@@ -1,0 +1,340 @@
+"""`deid counts plan`: what noise, lockout and threshold a table of counts needs. Needs no home."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deid_assets.command_line.options import FILE, Written, errors_as_json, gathering, require_new
+from deid_assets.errors import CountsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from deid_assets.command_line.count_files import CountFile
+
+_WIDTHS_AT_MOST = 4
+_AVERAGES = (0.5, 1.0, 2.0, 2.5)
+_CHANCE_SAID = 0.001
+_NAME = ("table", "row", "column")
+RESTRICTED = "Made of true counts, the needed threshold and what is left out included: keep this where they are kept."
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """What is planned of noise: standard deviations, the first of them planned and the others compared, and repeats."""
+
+    sd: tuple[float, ...]
+    lockout: tuple[int, ...]
+    mechanism: str
+    sites: int
+
+
+@dataclass(frozen=True)
+class _Masks:
+    """What is planned of masks."""
+
+    threshold: int
+    values: int
+    sums_file: Path | None
+    no_sums: bool
+    seconds: float
+
+
+@click.command("plan")
+@click.argument("file", required=False, metavar="[TABLES.csv]", type=FILE)
+@click.option(
+    "--sd",
+    type=click.FloatRange(0.05, 100),
+    multiple=True,
+    default=(2.5, 1.33),
+    show_default=True,
+    help="Width of the noise, up to four times; the first is planned, the others are compared.",
+)
+@click.option(
+    "--lockout",
+    type=click.IntRange(1, 100),
+    multiple=True,
+    default=(10, 20, 24),
+    show_default=True,
+    help="How often one count may be answered with fresh noise; may be repeated.",
+)
+@click.option(
+    "--mechanism",
+    type=click.Choice(["rounded", "discrete"]),
+    default="rounded",
+    show_default=True,
+    help="How noise is drawn.",
+)
+@click.option("--sites", type=click.IntRange(1, 1000), default=30, show_default=True, help="Largest number of sites.")
+@click.option(
+    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Counts from 1 to one less are small."
+)
+@click.option(
+    "--values",
+    type=click.IntRange(min=2),
+    default=5,
+    show_default=True,
+    help="Number of possible values that a hidden small count keeps at least.",
+)
+@click.option("--sums", "sums_file", type=FILE, help="CSV with the columns table, row, column, sums.")
+@click.option("--no-sums", is_flag=True, help="No sums hold between these cells, and none can be guessed.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    help="How long the needed threshold may be looked for.",
+)
+@click.option("--out", "output", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
+@click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
+@gathering("noise", _Noise)
+@gathering("masks", _Masks)
+@gathering("written", Written)
+def plan_command(file: Path | None, noise: _Noise, masks: _Masks, written: Written) -> None:
+    """Say what noise, lockout and threshold do, before counts are protected.
+
+    Without tables: how many repeats average the noise out, how likely an average is exact after a lockout, and up to how many
+    sites masking serves a sum better than noise. With tables of true counts, also the threshold that masking alone would need,
+    and whose percentiles and shares must be left out; keep that result where the counts are kept.
+
+    Exit code 0: done; 1: error; 64: wrong command line; 130 and 143: interrupted.
+    """
+    from deid_assets.command_line.counts import _solvers_print_elsewhere
+    from deid_assets.command_line.demographics_document import write_folder
+
+    if len(set(noise.sd)) > _WIDTHS_AT_MOST:
+        raise click.UsageError(f"--sd is given {len(set(noise.sd))} times; at most {_WIDTHS_AT_MOST} can be compared")
+    if file is None and (masks.sums_file is not None or masks.no_sums):
+        raise click.UsageError("--sums and --no-sums are about tables: name their file")
+    with errors_as_json(written.as_json), _solvers_print_elsewhere():
+        require_new(written.output)
+        table = None if file is None else _of_table(_read(file, masks), noise, masks)
+        document = _plan(noise, masks.threshold, table)
+        if written.output is not None:
+            write_folder(written.output, _files(document))
+    click.echo(json.dumps(document, indent=1, allow_nan=False) if written.as_json else _printed(document))
+
+
+def _read(file: Path, masks: _Masks) -> "CountFile":
+    from deid_assets.command_line.count_files import read_counts
+
+    read = read_counts(file, masks.sums_file)
+    if read.sd is not None:
+        raise CountsError(f"{file}: it has a column 'sd', so its counts have noise; a plan needs the true counts")
+    if masks.no_sums and read.sums:
+        raise click.UsageError("--no-sums, but the tables state sums")
+    if not masks.no_sums and not read.sums:
+        raise CountsError(
+            f"{file}: no sums are stated, and without them every threshold seems enough. State which cells add up to which "
+            "total in a column 'sums' or with --sums; if truly none do, say --no-sums"
+        )
+    return read
+
+
+def _plan(noise: _Noise, threshold: int, table: dict[str, Any] | None) -> dict[str, Any]:
+    """The document."""
+    import numpy as np
+
+    from deid_assets.methods.counts.estimates import chance_of_exact_average
+    from deid_assets.methods.counts.noise import Mechanism, noise_distribution, noise_variance
+    from deid_assets.methods.counts.planning import WIDEST_FOLLOWED, repeats_for_good, repeats_in_a_row
+    from deid_assets.methods.counts.sites import sites_at_crossover
+
+    how, widths, planned = Mechanism(noise.mechanism), tuple(dict.fromkeys(noise.sd)), noise.sd[0]
+    added = {sd: float(np.sqrt(noise_variance(sd, how))) for sd in widths}
+    repeats = [
+        {
+            "sd": sd,
+            "for_good": round(repeats_for_good(sd, how), 2) if sd <= WIDEST_FOLLOWED else None,
+            "in_a_row": round(repeats_in_a_row(sd, how), 2) if sd <= WIDEST_FOLLOWED else None,
+        }
+        for sd in widths
+    ]
+    exact = [
+        {"sd": sd, "lockout": often, "chance": round(chance_of_exact_average(often, sd, mechanism=how), 3)}
+        for sd in widths
+        for often in dict.fromkeys(noise.lockout)
+    ]
+    averages = [one for one in _AVERAGES if one < threshold]
+    document = {
+        "outcome": "planned",
+        "exit_code": 0,
+        "sd": planned,
+        "mechanism": noise.mechanism,
+        "threshold": threshold,
+        "repeats": repeats,
+        "exact": exact,
+        "noise": [_noise_row(sd, added[sd], noise_distribution(sd, how)) for sd in widths],
+        "averages": [
+            {
+                "average": one,
+                "sites": round(sites_at_crossover(one, planned), 4),
+                "sites_added": round(sites_at_crossover(one, added[planned]), 4),
+            }
+            for one in averages
+        ],
+        "sites": [
+            {"sites": x, "sd": round(added[planned] * x**0.5, 4), "average": round(added[planned] / x**0.5, 4)}
+            for x in range(1, noise.sites + 1)
+        ],
+        "table": table,
+        "restricted": table is not None,
+    }
+    return document | {"summary": _summary(document)}
+
+
+def _noise_row(sd: float, added: float, chances: "np.ndarray") -> dict[str, float]:
+    middle = len(chances) // 2
+    within = {f"within_{n}": round(float(chances[middle - n : middle + n + 1].sum()), 4) for n in (1, 2)}
+    return {"sd": sd, "added_sd": round(added, 4), "at_0": round(float(chances[middle]), 4), **within}
+
+
+def _of_table(read: "CountFile", noise: _Noise, masks: _Masks) -> dict[str, Any]:
+    """What true counts need: the threshold of masking alone, and whose descriptions are left out."""
+    import numpy as np
+
+    from deid_assets.methods.counts.audit import SmallCounts
+    from deid_assets.methods.counts.cohort import cumulative_shares
+    from deid_assets.methods.counts.noise import Mechanism, noise_variance
+    from deid_assets.methods.counts.planning import left_out, needed_threshold
+    from deid_assets.methods.counts.programs import Watch
+    from deid_assets.methods.counts.tables import CountTables
+
+    tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
+    counts, persons = tables.counts, tables.contribution
+    rule = SmallCounts(masks.threshold, masks.values)
+    needed = needed_threshold(tables, rule, Watch(masks.seconds))
+    variance = noise_variance(noise.sd[0] * persons, Mechanism(noise.mechanism))
+    cells = left_out(counts, rule.threshold * persons, variance)
+    at = {name: i for i, name in enumerate(tables.cells)}
+    lists = []
+    for one in tables.sums:
+        total, parts = at[one.total], [at[part] for part in one.parts]
+        whole = left_out(counts[[total]], np.array([rule.threshold * persons[total]]), np.array([variance[parts].sum()]))
+        masked = cumulative_shares([None if cells.is_small[i] else int(counts[i]) for i in parts])
+        lists.append(
+            {
+                "sum": one.name,
+                "is_small": bool(whole.is_small[0]),
+                "left_out_with_masks": bool(whole.is_small[0]) or None in masked,
+                "chance": round(float(whole.chance[0]), 4),
+            }
+        )
+    told = np.flatnonzero(cells.is_small | (cells.chance >= _CHANCE_SAID))
+    return {
+        "cells": len(tables.cells),
+        "small": int(cells.is_small.sum()),
+        "needed_threshold": needed,
+        "hidden_by_it": None if needed is None else int(((counts > 0) & (counts < needed * persons)).sum()),
+        "cells_left_out": [
+            {**tables.cells[i]._asdict(), "is_small": bool(cells.is_small[i]), "chance": round(float(cells.chance[i]), 4)}
+            for i in told
+        ],
+        "lists": lists,
+    }
+
+
+def _summary(document: "Mapping[str, Any]") -> str:
+    sd, one = document["sd"], document["repeats"][0]
+    first = next(row for row in document["exact"] if row["sd"] == sd)
+    lines = [
+        f"Noise of standard deviation {sd:g}, {document['mechanism']}: the average of {first['lockout']} answers with fresh "
+        f"noise is exact with probability {first['chance']:.3f}"
+        + ("." if one["for_good"] is None else f", and stays exact after {one['for_good']:.2f} on average.")
+    ]
+    found = document["table"]
+    if found is not None:
+        needed = (
+            "the threshold that masking alone needs was not found in time"
+            if found["needed_threshold"] is None
+            else f"masking alone needs the threshold {found['needed_threshold']:,}, which hides {found['hidden_by_it']} of them"
+        )
+        lists = sum(row["left_out_with_masks"] for row in found["lists"])
+        lines.append(
+            f"{found['cells']} cells, {found['small']} of them small, whose percentiles and shares must be left out; {needed}. "
+            f"With masks, {lists} of {len(found['lists'])} lists have no percentiles or cumulative shares."
+        )
+    return "\n".join(lines)
+
+
+def _printed(document: "Mapping[str, Any]") -> str:
+    lines = []
+    for row in document["repeats"]:
+        known = row["for_good"] is not None
+        told = f"{row['for_good']:.2f} for good, {row['in_a_row']:.2f} for five in a row" if known else "too many to follow"
+        lines.append(f"repeats until an average is exact, sd {row['sd']:g}: {told}")
+    lines += [
+        f"exact after a lockout of {row['lockout']}, sd {row['sd']:g}: probability {row['chance']:.3f}"
+        for row in document["exact"]
+    ]
+    lines += [
+        f"sites up to which masking serves better at an average count of {row['average']:g}: {row['sites']:g} "
+        f"({row['sites_added']:.4g} by the noise that is added)"
+        for row in document["averages"]
+    ]
+    if (found := document["table"]) is not None:
+        for row in found["cells_left_out"]:
+            why = "a small count" if row["is_small"] else "not small"
+            name = " / ".join(row[part] for part in _NAME)
+            lines.append(f"left out: {name}: {why}, below the threshold after noise with probability {row['chance']:.3f}")
+        for row in found["lists"]:
+            masks = "left out" if row["left_out_with_masks"] else "possible"
+            lines.append(f"list {row['sum']}: with masks {masks}; left out after noise with probability {row['chance']:.3f}")
+    return "\n".join([*lines, document["summary"], *([RESTRICTED] if document["restricted"] else [])])
+
+
+def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
+    import numpy as np
+
+    from deid_assets.figures.count_plan_figures import crossover_figure, noise_figure
+    from deid_assets.methods.counts.noise import Mechanism, noise_distribution
+    from deid_assets.reports.count_plan_report import render_plan
+    from deid_assets.reports.report import ReportFigure
+
+    drawn = {row["sd"]: noise_distribution(row["sd"], Mechanism(document["mechanism"])) for row in document["noise"]}
+    averages, largest = [row["average"] for row in document["averages"]], len(document["sites"])
+    crossings = ", ".join(f"{row['average']:g}: {row['sites']:g} sites" for row in document["averages"])
+    figures = (
+        ReportFigure(
+            "Sums over sites, and their noise",
+            "Each line is the sum of counts of so many persons a site. In the grey area the noise is larger than the sum, and "
+            "masking serves better where all counts are small; marks are where the line leaves it.",
+            crossover_figure(averages, largest, document["noise"][0]["added_sd"]),
+            alt=f"Masking serves better up to, by average count of a site, {crossings}",
+        ),
+        ReportFigure(
+            "The noise of one count",
+            "Probability of every value that is added.",
+            noise_figure(drawn),
+            alt="; ".join(f"standard deviation {row['sd']:g}: 0 with {row['at_0']:.4f}" for row in document["noise"]),
+        ),
+    )
+    rows = [
+        {"sd": sd, "noise": int(value), "probability": float(f"{chance:.6g}")}
+        for sd, chances in drawn.items()
+        for value, chance in zip(np.arange(len(chances)) - len(chances) // 2, chances, strict=True)
+    ]
+    tables = {name: document[name] for name in ("repeats", "exact", "averages", "sites")} | {"noise": rows}
+    if document["table"] is not None:
+        tables |= {name: document["table"][name] for name in ("cells_left_out", "lists")}
+    return {
+        "report.html": render_plan(document, figures),
+        **{f"{name}.csv": _csv(table) for name, table in tables.items() if table},
+        "document.json": json.dumps(document, indent=1, allow_nan=False).encode(),
+    }
+
+
+def _csv(rows: "Sequence[Mapping[str, Any]]") -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,240 @@
+"""`deid counts combine`: sums over sites, and what masking would lose of them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deid_assets.command_line.options import ABOVE_0, FILE, Written, errors_as_json, gathering, require_new
+from deid_assets.errors import CountsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deid_assets.command_line.count_files import CountFile
+
+_GROUPS_AT_MOST = 4
+
+
+@dataclass(frozen=True)
+class Planned:
+    """How counts are, or would be, protected: width of the noise, threshold of masking, and how noise is drawn."""
+
+    sd: float
+    threshold: int
+    mechanism: str
+
+
+@click.command("combine")
+@click.argument("files", nargs=-1, required=True, metavar="SITE.csv...", type=FILE)
+@click.option("--true-counts", is_flag=True, help="The files hold true counts: say what noise or masking would make of them.")
+@click.option("--sd", type=ABOVE_0, default=2.5, show_default=True, help="True counts: noise.")
+@click.option(
+    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Masking hides counts from 1 to one less."
+)
+@click.option(
+    "--mechanism",
+    type=click.Choice(["rounded", "discrete"]),
+    default="rounded",
+    show_default=True,
+    help="How the noise of all sites is drawn.",
+)
+@click.option("--out", "output", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
+@click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
+@gathering("planned", Planned)
+@gathering("written", Written)
+def combine_command(files: tuple[Path, ...], true_counts: bool, planned: Planned, written: Written) -> None:
+    """Add up the noisy counts of several sites, each a file with the same cells and a column sd.
+
+    Says the standard deviation of every sum, and whether noise or masking serves better: which of them makes the smaller error.
+    It is undecided where the noise of the counts hides that, or where it depends on what masking has to hide besides small
+    counts. With --true-counts, also which share of the true total masking loses, by the size of the sites; keep that result
+    where the counts are kept.
+
+    Exit code 0: done; 1: error; 64: wrong command line; 130 and 143: interrupted.
+    """
+    from deid_assets.command_line.count_files import read_counts
+    from deid_assets.command_line.demographics_document import write_folder
+
+    with errors_as_json(written.as_json):
+        require_new(written.output)
+        read = [read_counts(file, marks=not true_counts, negative=not true_counts) for file in files]
+        document = sites_document(read, planned, true_counts)
+        if written.output is not None:
+            write_folder(written.output, _files(document))
+    click.echo(json.dumps(document, indent=1, allow_nan=False) if written.as_json else _printed(document))
+
+
+def sites_document(read: "Sequence[CountFile]", planned: Planned, are_true: bool) -> dict[str, Any]:
+    """Return what the command says as JSON.
+
+    Parameters
+    ----------
+    read
+        The file of each site.
+    planned
+        Threshold of masking, how noise is drawn, and the noise that true counts would get.
+    are_true
+        Whether the counts have no noise yet.
+
+    Raises
+    ------
+    CountsError
+        If the files differ in their cells, or lack or have noise where they should not.
+    """
+    import numpy as np
+
+    from deid_assets.methods.counts.noise import Mechanism
+    from deid_assets.methods.counts.sites import Serves, sum_over_sites
+
+    _same_cells(read, has_noise=not are_true)
+    names, threshold = read[0].cells, planned.threshold
+    order = [{name: i for i, name in enumerate(file.cells)} for file in read]
+
+    def by_site(values: "Sequence[Sequence[float]]") -> np.ndarray:
+        return np.array([[one[at[name]] for name in names] for one, at in zip(values, order, strict=True)], float)
+
+    counts = by_site([[np.nan if isinstance(value, str) else value for value in file.shown] for file in read])
+    masked_at = np.isnan(counts).sum(axis=0)
+    persons = by_site([file.contribution for file in read])
+    widths = planned.sd * persons if are_true else np.where(np.isnan(counts), 0.0, by_site([file.sd or () for file in read]))
+    found = sum_over_sites(counts, widths, threshold * persons, are_true, Mechanism(planned.mechanism))
+    bounds = {"hidden_at_least": found.hidden_at_least, "hidden_at_most": found.hidden_at_most}
+    cells = [
+        {
+            **name._asdict(),
+            "total": None if masked_at[i] else int(found.totals[i]),
+            "sd": None if masked_at[i] else float(found.sd[i]),
+            **{key: None if masked_at[i] else round(float(values[i]), 3) for key, values in bounds.items()},
+            "masked_at": int(masked_at[i]),
+            "serves_better": None if masked_at[i] else str(found.serves_better[i]),
+        }
+        for i, name in enumerate(names)
+    ]
+    noise, masking, undecided = (sum(one == which for one in found.serves_better) for which in Serves)
+    unknown = f", {int((masked_at > 0).sum())} are masked at some site and have no sum" if masked_at.any() else ""
+    bias = None
+    if are_true:
+        totals = {one.total for file in read for one in file.sums}
+        parts = [name not in totals and (persons[:, i] == 1).all() for i, name in enumerate(names)]
+        if not any(parts):
+            raise CountsError("no cell counts people and is no total: what masking loses is about such cells")
+        bias = _bias(counts, persons, np.array(parts), threshold)
+    lost = (
+        "" if bias is None or bias["lost_of_all"] is None else f" Masking loses {100 * bias['lost_of_all']:.1f} % of the total."
+    )
+    return {
+        "outcome": "combined",
+        "exit_code": 0,
+        "sites": len(read),
+        "threshold": threshold,
+        "mechanism": planned.mechanism,
+        "summary": f"{len(cells)} cells of {len(read)} sites: noise serves {noise} better, masking {masking}; {undecided} are "
+        f"undecided{unknown}.{lost}",
+        "cells": cells,
+        "selection_bias": bias,
+    }
+
+
+def _bias(counts: Any, persons: Any, parts: Any, threshold: int) -> dict[str, Any]:
+    """What masking loses of the parts, by size of site: its largest count of people."""
+    import numpy as np
+
+    from deid_assets.methods.counts.sites import selection_bias
+
+    sizes = np.where(persons == 1, counts, 0).max(axis=1)
+    found = selection_bias(counts[:, parts], sizes, threshold, min(_GROUPS_AT_MOST, len(counts)))
+
+    def share(value: float) -> float | None:
+        return float(value) if np.isfinite(value) else None
+
+    return {
+        "threshold": threshold,
+        "lost_of_all": share(found.lost_of_all),
+        "groups": [
+            {"size_at_most": int(size), "sites": int(sites), "lost": share(lost)}
+            for size, sites, lost in zip(found.size_at_most, found.sites, found.lost, strict=True)
+        ],
+    }
+
+
+def _same_cells(read: "Sequence[CountFile]", has_noise: bool) -> None:
+    if len(read) < 2:
+        raise CountsError("a sum over sites needs the files of at least two sites")
+    first = set(read[0].cells)
+    for file in read:
+        if missing := len(first - set(file.cells)):
+            raise CountsError(f"{file.path}: {missing} cells of {read[0].path} are not there; give every site the same cells")
+        if more := len(set(file.cells) - first):
+            raise CountsError(f"{file.path}: {more} cells are not in {read[0].path}; give every site the same cells")
+        if has_noise and file.sd is None:
+            raise CountsError(f"{file.path}: no column 'sd', so its noise is not known; for true counts, add --true-counts")
+        if has_noise and "T" in file.shown:
+            raise CountsError(f"{file.path}: column 'count': a noisy table cannot have the mark T; use H")
+        if not has_noise and file.sd is not None:
+            raise CountsError(f"{file.path}: it has a column 'sd', so its counts have noise: leave out --true-counts")
+
+
+def _printed(document: "Mapping[str, Any]") -> str:
+    lines = []
+    for row in document["cells"]:
+        name = " / ".join(row[part] for part in ("table", "row", "column"))
+        told = f"masked at {row['masked_at']} sites" if row["total"] is None else f"{row['total']} (sd {row['sd']:.3g})"
+        better = f"; {_better(row)}" if row["serves_better"] else ""
+        lines.append(f"{name}: {told}{better}")
+    for row in (document["selection_bias"] or {"groups": []})["groups"]:
+        lost = "no counts" if row["lost"] is None else f"{100 * row['lost']:.1f} % lost by masking"
+        lines.append(f"sites of up to {row['size_at_most']:,} people ({row['sites']}): {lost}")
+    return "\n".join([*lines, document["summary"]])
+
+
+def _better(row: "Mapping[str, Any]") -> str:
+    hidden = f"masking hides {row['hidden_at_least']:,.5g} to {row['hidden_at_most']:,.5g}"
+    which = row["serves_better"]
+    return f"{hidden}: undecided" if which == "undecided" else f"{hidden}: {which} serves better"
+
+
+def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
+    import numpy as np
+
+    from deid_assets.command_line.count_files import table_csv
+    from deid_assets.figures.count_sites_figure import selection_bias_figure
+    from deid_assets.methods.counts.sites import SelectionBias
+    from deid_assets.methods.counts.tables import CellName
+    from deid_assets.reports.count_sites_report import render_sites
+    from deid_assets.reports.report import ReportFigure
+
+    rows, bias, figure = document["cells"], document["selection_bias"], None
+    names = [CellName(row["table"], row["row"], row["column"]) for row in rows]
+    columns: dict[str, Iterable[object]] = {
+        key: [row[key] for row in rows]
+        for key in ("total", "sd", "hidden_at_least", "hidden_at_most", "masked_at", "serves_better")
+    }
+    if bias is not None and bias["lost_of_all"] is not None:
+        groups = bias["groups"]
+        lost = [np.nan if row["lost"] is None else row["lost"] for row in groups]
+        drawn = SelectionBias(
+            np.array([row["size_at_most"] for row in groups], float),
+            np.array([row["sites"] for row in groups]),
+            np.array(lost),
+            bias["lost_of_all"],
+        )
+        told = "; ".join(f"up to {row['size_at_most']:,} people: {_share(row['lost'])}" for row in groups)
+        figure = ReportFigure(
+            "Share of the true total that masking loses, by size of site",
+            "Small sites have more small counts, so sums of masked counts lean towards large sites and the people they treat.",
+            selection_bias_figure(drawn),
+            alt=f"Bars: {told}; dashed line, all sites: {_share(bias['lost_of_all'])}",
+        )
+    return {
+        "report.html": render_sites(document, figure),
+        "combined.csv": table_csv(names, columns),
+        "document.json": json.dumps(document, indent=1, allow_nan=False).encode(),
+    }
+
+
+def _share(share: float | None) -> str:
+    return "no counts" if share is None else f"{100 * share:.1f} %"

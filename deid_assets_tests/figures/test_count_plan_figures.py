@@ -1,0 +1,30 @@
+"""The figures of a plan for counts."""
+
+import re
+
+import pytest
+
+from deid_assets.figures.count_plan_figures import crossover_figure, noise_figure
+from deid_assets.methods.counts.noise import Mechanism, noise_distribution
+
+
+def told(image: bytes) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", image.decode())
+
+
+def test_the_noise_of_every_width_is_named():
+    image = noise_figure({sd: noise_distribution(sd) for sd in (2.5, 1.33)})
+    assert {"sd 2.5", "sd 1.33", "probability"} <= set(told(image))
+    assert image != noise_figure({sd: noise_distribution(sd, Mechanism.DISCRETE) for sd in (2.5, 1.33)})
+
+
+def test_lines_are_named_by_the_average_count_and_marked_where_they_cross():
+    image = crossover_figure([0.5, 1.0], 30, 2.5)
+    assert {"0.5", "1", "sites", "masking serves better"} <= set(told(image))
+    assert crossover_figure([0.5], 26, 2.5).count(b"<use") == crossover_figure([0.5], 24, 2.5).count(b"<use") + 1
+
+
+@pytest.mark.parametrize("sites", [1, 1_000])
+def test_they_are_narrow_enough_for_a_phone(sites):
+    for image in (crossover_figure([0.5, 2.5], sites, 100.0), noise_figure({100.0: noise_distribution(100.0)})):
+        assert float(re.search(r'width="([\d.]+)pt"', image.decode()).group(1)) <= 300
