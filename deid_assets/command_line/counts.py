@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deid_assets.command_line.count_table import table_command
 from deid_assets.command_line.options import AS_JSON, FILE, errors_as_json, gathering, require_new
 from deid_assets.errors import REFUSED, CountsError
 
@@ -267,6 +268,7 @@ def counts() -> None:
 
 
 counts.add_command(combine_command)
+counts.add_command(table_command)
 
 
 @counts.command("audit")
@@ -320,16 +322,16 @@ def audit_command(
         if repeats > 1 and not all(is_noisy):
             raise CountsError("--repeats is about noisy counts, but these have neither a column sd nor --sd")
         rule = SmallCounts(stated.threshold, stated.values, stated.zeros != "protected")
-        found = _noisy_findings(read, rule, sd, repeats) if all(is_noisy) else _masked_findings(read, rule, seconds)
+        found = _noisy_findings(read, rule, sd, repeats) if all(is_noisy) else masked_findings(read, rule, seconds)
         table = found.pop("table")
         if written.output is not None:
             _write(written.output, table, files, 0o600)
         return found
 
-    _answer(work, written.as_json)
+    answer(work, written.as_json)
 
 
-def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
+def masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
     """What the sums give away of masked tables."""
     import numpy as np
 
@@ -494,11 +496,11 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
             raise CountsError(f"{file}: it has a column 'sd', so its counts have noise already; protect the true counts")
         _sums_are_stated([read], stated.no_sums)
         if method == "mask":
-            found = _masked(read, SmallCounts(stated.threshold, stated.values, stated.zeros != "protected"), seconds)
+            found = masked_counts(read, SmallCounts(stated.threshold, stated.values, stated.zeros != "protected"), seconds)
         else:
             shown = Zeros.SHOWN if stated.zeros == "shown" else Zeros.NOISY
             rule = NoiseRule(noise["sd"], Mechanism(noise["mechanism"]), shown, Claims(noise["claims"]))
-            found = _noisy(read, rule, noise["secret_file"])
+            found = noisy_counts(read, rule, noise["secret_file"])
         content = found.pop("table")
         if written.output is not None and not found["refused"]:
             _write(written.output, content, (file,), 0o644)
@@ -506,10 +508,11 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
             found["printed"] = content.decode()
         return found
 
-    _answer(work, written.as_json)
+    answer(work, written.as_json)
 
 
-def _masked(read: "CountFile", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
+def masked_counts(read: "CountFile", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
+    """Mask tables; what came of it, and the masked tables as CSV."""
     import numpy as np
 
     from deid_assets.command_line.count_files import counts_csv
@@ -534,7 +537,8 @@ def _masked(read: "CountFile", rule: "SmallCounts", seconds: float) -> dict[str,
     }
 
 
-def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, Any]:
+def noisy_counts(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, Any]:
+    """Add noise to tables; what came of it, and the noisy tables as CSV."""
     import numpy as np
 
     from deid_assets.command_line.count_files import counts_csv
@@ -609,7 +613,7 @@ def _write(path: Path, content: bytes, sources: tuple[Path, ...], mode: int) -> 
         raise CountsError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
+def answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
     """Do the work, print what came of it, and exit."""
     with errors_as_json(as_json), _solvers_print_elsewhere():
         found = work()

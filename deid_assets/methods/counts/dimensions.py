@@ -232,9 +232,9 @@ class StatedCells:
 def stated_cells(tables: Sequence[CrossTable]) -> StatedCells:
     """Return the cells of tables, and all sums between them.
 
-    Every cell that is not of single codes alone is split along each of its dimensions into the nearest cells that are shown. Thus
-    it equals the sum of its single cells, and nothing else holds: single cells are free. Totals that no table shows are left
-    out, unless two tables could compute them: then their two sums are equal, and the total connects them.
+    Every cell that is not of single codes alone is split along each of its dimensions into the nearest cells that are shown.
+    Thus it equals the sum of its single cells, and nothing else holds: single cells are free. Totals that no table shows are
+    left out, unless two tables could compute them: then their two sums are equal, and the total connects them.
 
     Examples
     --------
@@ -310,7 +310,8 @@ def unstated_totals(dimensions: Sequence[Dimension], counts: Mapping[Key, int]) 
         for siblings in dimension.children.values():
             rows = by_code[[place[code] for code in siblings]]
             if len(siblings) > 2:
-                found += [(dimension.name, *(siblings[i] for i in one)) for one in _totals_of_neighbors(rows)]
+                runs = _totals_of_neighbors(rows)
+                found += [(dimension.name, siblings[i], siblings[first], siblings[last]) for i, first, last in runs]
     return found
 
 
@@ -322,9 +323,7 @@ def _totals_of_neighbors(rows: np.ndarray) -> Iterator[tuple[int, int, int]]:
         starts = np.flatnonzero(size[i] - size[: max(i - 1, 0)] == rows[i].sum())
         ends = i + 3 + np.flatnonzero(size[i + 3 :] - size[i + 1] == rows[i].sum())
         runs = [*((start, i) for start in starts), *((i + 1, end) for end in ends)]
-        yield from (
-            (int(i), int(first), int(end) - 1) for first, end in runs if (before[end] - before[first] == rows[i]).all()
-        )
+        yield from ((int(i), int(first), int(end) - 1) for first, end in runs if (before[end] - before[first] == rows[i]).all())
 
 
 def _all_counts(dimensions: Sequence[Dimension], counts: Mapping[Key, int]) -> tuple[np.ndarray, list[tuple[str, ...]]]:
@@ -362,7 +361,7 @@ def whole_groups(tables: Sequence[CrossTable], shown: Mapping[CellName, int]) ->
     >>> [part.row for part, total in found]
     ['sex=F', 'sex=M']
     """
-    found = {}
+    found: dict[tuple[CellName, CellName], None] = {}
     for table in tables:
         for key in table.keys:
             part = table.name(key)
