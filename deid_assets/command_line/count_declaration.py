@@ -51,6 +51,8 @@ class Declaration(DeclaredFile):
         What separates thousands, where the file leaves it open.
     small, hidden
         What small and other hidden counts become, and are in masked tables; None: "<11", with the threshold, and "*".
+    empty_is_zero
+        Whether an empty cell is a count of 0.
     name
         Who is counted; None: the name of the first file.
     files
@@ -63,6 +65,7 @@ class Declaration(DeclaredFile):
     thousands: Literal[",", "."] | None = None
     small: str | None = None
     hidden: str | None = None
+    empty_is_zero: bool = False
     name: str | None = None
     files: dict[str, DeclaredFile] = Field(default_factory=dict)
 
@@ -114,6 +117,8 @@ class Declaration(DeclaredFile):
         for mark in found:
             if mark[:1].isdigit() or mark != mark.strip() or (mark.startswith(_NO_MARK) and mark != "-"):
                 raise CountsError(f"the mark {mark!r} could be taken for a count or a formula; choose another")
+        if self.empty_is_zero and "" in found:
+            raise CountsError("an empty cell cannot be both masked and 0: choose another mark, or leave out --empty-is-zero")
         return found
 
 
@@ -153,5 +158,5 @@ def read_declaration(path: Path | None, options: Mapping[str, Any], hierarchies:
         if not name or not file:
             raise CountsError(f"--hierarchy {text}: write the name of a dimension, = and a CSV file")
         trees[name] = file
-    given = {name: value for name, value in options.items() if value is not None and value != ()}
+    given = {name: value for name, value in options.items() if value not in (None, (), False)}
     return found.model_copy(update={**given, "hierarchies": trees})

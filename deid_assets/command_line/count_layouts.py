@@ -86,7 +86,7 @@ class Reading:
     Attributes
     ----------
     marks
-        What masked cells contain, and the mark, T or H, that it stands for.
+        Texts that are no numbers, and the mark, T or H, or the count that they stand for.
     masked
         Whether cells may be masked.
     thousands
@@ -101,7 +101,7 @@ class Reading:
         Who is counted.
     """
 
-    marks: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[str, str | int] = field(default_factory=dict)
     masked: bool = False
     thousands: str | None = None
     totals: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ class ReadTable:
     places
         Row and column of every cell in the body of the grid.
     added
-        How many cells were not in the file.
+        Whether cells were not in the file.
     is_wide
         Whether the last dimension is in the names of columns.
     """
@@ -174,7 +174,7 @@ class ReadTable:
     shown: tuple[int | str, ...]
     grid: Grid
     places: tuple[tuple[int, int], ...]
-    added: int
+    added: bool
     is_wide: bool
 
 
@@ -195,7 +195,8 @@ def read_table(path: Path, layout: Layout, reading: Reading, add_totals: bool = 
     Returns
     -------
     ReadTable
-        With all cells of single codes: those that a table lacks are added as 0.
+        With all cells of single codes: those that a table lacks are added as 0. Its rows are then sorted, because rows at the
+        end would tell which of them count nobody.
 
     Raises
     ------
@@ -217,7 +218,15 @@ def read_table(path: Path, layout: Layout, reading: Reading, add_totals: bool = 
     shown = dict(zip(cells, _numbers(grid, list(cells.values()), reading), strict=True))
     measure = "records" if (reading.contribution or 1) > 1 else "people"
     if not any(isinstance(value, str) for value in shown.values()):
-        return _completed(grid, _Cells(dimensions, shown, cells), (reading.population, measure), add_totals, bool(layout.rows))
+        found = _completed(grid, _Cells(dimensions, shown, cells), (reading.population, measure), add_totals, bool(layout.rows))
+        is_single = set(single_cells(dimensions))
+        lacked = any(key in is_single and key not in cells for key in found.cross.keys)
+        if lacked and layout.keep:
+            raise CountsError(
+                f"{path}: some combinations of {', '.join(names)} have no row; add them with a count of 0, or leave out "
+                "--keep: rows in which such a column is empty would tell that nobody is counted there"
+            )
+        return _in_order(found) if lacked or is_micro else found
     if add_totals:
         raise CountsError(f"{path}: some cells are masked, so that totals cannot be added")
     missing = [key for key in single_cells(dimensions) if key not in shown]
@@ -225,7 +234,7 @@ def read_table(path: Path, layout: Layout, reading: Reading, add_totals: bool = 
         raise CountsError(f"{path}: {len(missing)} combinations of the columns {', '.join(layout.rows)} have no row")
     cross = CrossTable(dimensions, (*shown, *missing), reading.population, measure)
     grid, places = _extended(grid, cells, dict.fromkeys(missing, 0), cross, bool(layout.rows))
-    return ReadTable(cross, (*shown.values(), *[0] * len(missing)), grid, places, len(missing), bool(layout.rows))
+    return ReadTable(cross, (*shown.values(), *[0] * len(missing)), grid, places, bool(missing), bool(layout.rows))
 
 
 def written_table(table: ReadTable, texts: Sequence[str]) -> tuple[bytes, int]:
@@ -334,7 +343,20 @@ def _completed(grid: Grid, cells: _Cells, named: tuple[str, str], add_totals: bo
     added = {key: totals[key] for key in wanted if key not in cells.shown}
     cross = CrossTable(dimensions, (*cells.shown, *added), *named)
     extended, places = _extended(grid, cells.places, added, cross, is_wide)
-    return ReadTable(cross, (*cells.shown.values(), *added.values()), extended, places, len(added), is_wide)
+    return ReadTable(cross, (*cells.shown.values(), *added.values()), extended, places, bool(added), is_wide)
+
+
+def _in_order(table: ReadTable) -> ReadTable:
+    """The same with its rows sorted by their codes."""
+    dimensions = table.cross.dimensions[:-1] if table.is_wide else table.cross.dimensions
+    ranks = [{code: i for i, code in enumerate(one.in_order)} for one in dimensions]
+    labels = {row: key for key, (row, _) in zip(table.cross.keys, table.places, strict=True)}
+    order = sorted(labels, key=lambda row: [rank[code] for rank, code in zip(ranks, labels[row], strict=False)])
+    new = {old: i for i, old in enumerate(order)}
+    grid = replace(
+        table.grid, body=tuple(table.grid.body[i] for i in order), numbers=tuple(table.grid.numbers[i] for i in order)
+    )
+    return replace(table, grid=grid, places=tuple((new[row], column) for row, column in table.places))
 
 
 def _extended(
@@ -487,7 +509,7 @@ def _count(text: str, decimal: str | None) -> int:
             raise ValueError("not a whole number")
         plain = re.sub(comma, "", read[1])
     if not plain:
-        raise ValueError("empty; write 0, or declare what an empty cell means with --small '' or --hidden ''")
+        raise ValueError("empty; say --empty-is-zero, or that it is masked with --small '' or --hidden ''")
     if not re.fullmatch("[0-9]+", plain):
         raise ValueError("not a count, nor a declared mark (--small, --hidden)")
     if int(plain) >= LARGEST_COUNT:

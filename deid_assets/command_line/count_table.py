@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deid_assets.methods.counts.tables import CellName, CountTables
 
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
-_NAMED_AT_MOST = 5
+_NAMED_AT_MOST = 3
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class _Declared:
     thousands: str | None
     small: str | None
     hidden: str | None
+    empty_is_zero: bool
     name: str | None
 
 
@@ -135,6 +136,7 @@ class Protected:
 @click.option("--thousands", type=click.Choice([",", "."]), help="What separates thousands, where that is not clear.")
 @click.option("--small", metavar="TEXT", help="What small counts become, and are in masked tables; by default <11.")
 @click.option("--hidden", metavar="TEXT", help="What other hidden counts become, and are in masked tables; by default *.")
+@click.option("--empty-is-zero", is_flag=True, help="An empty cell is a count of 0.")
 @click.option("--name", metavar="TEXT", help="Who is counted; by default the name of the first file.")
 @click.option("--declaration", type=FILE, help="YAML with the same, groups written out, and what differs between files.")
 @click.option("--add-totals", is_flag=True, help="Add the totals and groups that are not in the table.")
@@ -217,7 +219,7 @@ def _worked(declared: _Declared, how: Protection, where: _Files) -> dict[str, An
         raise CountsError("two files have the same name, under which both would be written; rename one")
     small, hidden = declaration.marks(how.threshold)
     reading = Reading(
-        {hidden: HIDDEN, small: HIDDEN if small == hidden else SMALL},
+        {hidden: HIDDEN, small: HIDDEN if small == hidden else SMALL} | ({"": 0} if declaration.empty_is_zero else {}),
         how.method == "audit",
         declaration.thousands,
         declaration.total,
@@ -234,6 +236,10 @@ def _worked(declared: _Declared, how: Protection, where: _Files) -> dict[str, An
     done = protected(CountTables(stated.names, np.array(shown, np.int64), stated.sums, persons), how)
     found = _told(tables, stated, done, how)
     if not found["refused"]:
+        if how.method == "mask":
+            found["summary"] += (
+                f". In {', '.join(path.name for path in files)}, T is {small or 'blank'} and H is {hidden or 'blank'}"
+            )
         write_folder(where.out, _contents(tables, stated, done, found, (small, hidden)))
     return found
 
@@ -368,21 +374,19 @@ def _told(tables: "Sequence[ReadTable]", stated: "StatedCells", done: Protected,
         return found
     groups = whole_groups([table.cross for table in tables], done.known)
     if groups:
-        named = ", ".join(f"{part.row} of {total.row}" for part, total in groups[:_NAMED_AT_MOST])
+        named = [str(part.row) for part in dict.fromkeys(part for part, _ in groups)]
         told = (
-            f"{len(groups)} cells tell that all or none of a group have something in common, because the cell equals its total "
-            f"or is 0 ({named}{', ...' if len(groups) > _NAMED_AT_MOST else ''})"
+            f"{len(named)} cells tell that all or none of a group have something in common: they equal a total, or are 0 "
+            f"({' | '.join(named[:_NAMED_AT_MOST])}{' | ...' if len(named) > _NAMED_AT_MOST else ''})"
         )
-        found["warnings"].append(f"{told}; --groups protect hides this")
         if how.groups != "warn":
             return {**found, "refused": True, "summary": f"{told}; merge rows or columns"}
+        found["warnings"].append(f"{told}; --groups protect hides this")
     marks = dict(zip(stated.names, done.shown, strict=True))
     for table in tables:
         shown = [marks[table.cross.name(key)] for key in table.cross.keys]
         small, hidden = shown.count(SMALL), shown.count(HIDDEN)
-        found["tables"].append(
-            {"file": table.grid.path.name, "cells": len(shown), "small": small, "hidden": hidden, "added": table.added}
-        )
+        found["tables"].append({"file": table.grid.path.name, "cells": len(shown), "small": small, "hidden": hidden})
         found["warnings"] += _notes(table, small + hidden)
     return found
 
@@ -392,17 +396,18 @@ def _notes(table: "ReadTable", masked: int) -> list[str]:
     from deid_assets.command_line.count_layouts import BLANK
 
     file, found = table.grid.path.name, []
-    for axis, dimension in enumerate(table.cross.dimensions):
-        codes = {key[axis] for key in table.cross.keys}
-        if masked and dimension.total not in codes:
-            found.append(
-                f"{file}: there is no total of {dimension.name}; who knows it from elsewhere may compute a masked count. If it "
-                "is known, say --add-totals"
-            )
-        if BLANK in codes:
-            found.append(f"{file}: rows without a {dimension.name} are counted as {BLANK}")
+    codes = [{key[axis] for key in table.cross.keys} for axis in range(len(table.cross.dimensions))]
+    totals = zip(table.cross.dimensions, codes, strict=True)
+    if masked and (missing := [one.name for one, shown in totals if one.total not in shown and len(one.single) > 1]):
+        found.append(
+            f"{file}: there is no total of {', '.join(missing)}; who knows it from elsewhere may compute a masked count. If it "
+            "is known, say --add-totals"
+        )
+    blank = [one.name for one, shown in zip(table.cross.dimensions, codes, strict=True) if BLANK in shown]
+    if blank:
+        found.append(f"{file}: rows without a value of {', '.join(blank)} are counted as {BLANK}")
     if table.added:
-        found.append(f"{file}: {table.added} cells were not in the file and were added; single cells count 0")
+        found.append(f"{file}: cells that the file does not have were added")
     return found
 
 
@@ -423,10 +428,11 @@ def _contents(
         places = [by_name[table.cross.name(key)] for key in table.cross.keys]
         new = [done.shown[i] for i in places]
         own = [table.grid.body[row][column] for row, column in table.places]
-        # A count that is shown as it is keeps its form, such as 1,000.
+        # A count that is masked nowhere keeps its form, such as 1,000. Beside noise, that would tell where the noise is 0.
+        is_kept = done.sd is None
         cells = [
-            texts[one] if isinstance(one, str) else old if one == count and old else str(one)
-            for one, old, count in zip(new, own, table.shown, strict=True)
+            texts[one] if isinstance(one, str) else old if is_kept and old else str(one)
+            for one, old in zip(new, own, strict=True)
         ]
         content, changed = written_table(table, cells)
         written[table.grid.path.name] = content

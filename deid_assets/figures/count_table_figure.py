@@ -43,14 +43,17 @@ def tiles_figure(kinds: np.ndarray, names: tuple[Sequence[str], Sequence[str]], 
     figure, axes = new_figure(_WIDTH, height + 1.2)
     colors = ["white", PALE, ORANGE, BLUE]
     axes.imshow(drawn, cmap=ListedColormap(colors), vmin=0, vmax=3, aspect="auto", interpolation="nearest")
-    for places, labels, name, turn in ((rows, names[0], "y", 0), (columns, names[1], "x", 90)):
-        setter = axes.set_yticks if name == "y" else axes.set_xticks
-        if places <= _NAMED_AT_MOST:
-            short = [one if len(one) <= _NAME_LENGTH else f"{one[: _NAME_LENGTH - 1]}…" for one in labels[:places]]
-            setter(range(places), short, rotation=turn, fontsize=7)
-        else:
-            setter([])
-    axes.tick_params(length=0)
+    for axis, labels, turn in ((axes.yaxis, names[0], 0), (axes.xaxis, names[1], 90)):
+        places = drawn.shape[0 if axis is axes.yaxis else 1]
+        if places > _NAMED_AT_MOST:
+            axis.set_ticks([])
+            continue
+        short = [one if len(one) <= _NAME_LENGTH else f"{one[: _NAME_LENGTH - 1]}…" for one in labels[:places]]
+        axis.set_ticks(range(places), labels=short, rotation=turn, fontsize=7)
+        axis.set_ticks(np.arange(0.5, places - 1), minor=True)
+        axis.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
     if rows > _NAMED_AT_MOST:
         axes.set_ylabel(f"{rows} rows" if rows == len(kinds) else f"the first {rows} of {len(kinds)} rows")
     if columns > _NAMED_AT_MOST:

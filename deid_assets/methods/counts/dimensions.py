@@ -6,6 +6,7 @@ can be forgotten.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +46,8 @@ class Dimension:
     >>> age = Dimension("age", "All", {"0-17": "All", "18+": "All", "18-64": "18+", "65+": "18+"})
     >>> age.single
     ('0-17', '18-64', '65+')
-    >>> age.children["18+"]
-    ('18-64', '65+')
+    >>> age.children["18+"], age.in_order
+    (('18-64', '65+'), ('0-17', '18-64', '65+', '18+', 'All'))
     """
 
     name: str
@@ -76,6 +77,24 @@ class Dimension:
     def single(self) -> tuple[str, ...]:
         """Codes to which no other belongs."""
         return tuple(code for code in (self.total, *self.parents) if code not in self.children)
+
+    @cached_property
+    def in_order(self) -> tuple[str, ...]:
+        """All codes: each behind those that belong to it, the total last, and sorted apart from that."""
+
+        def listed(code: str) -> list[str]:
+            below = sorted(self.children.get(code, ()), key=_natural)
+            return [*itertools.chain.from_iterable(map(listed, below)), code]
+
+        return tuple(listed(self.total))
+
+    @cached_property
+    def below(self) -> dict[str, tuple[str, ...]]:
+        """The single codes of each code; of a single code, itself."""
+        found: dict[str, tuple[str, ...]] = {}
+        for code in self.in_order:
+            found[code] = tuple(itertools.chain.from_iterable(found[child] for child in self.children.get(code, ()))) or (code,)
+        return found
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
@@ -176,6 +195,11 @@ class CrossTable:
         ]
         return CellName(self.population, "; ".join(sorted(stated)) or _EVERYBODY, self.measure)
 
+    def single_names(self, key: Key) -> frozenset[CellName]:
+        """The names of the cells of single codes that add up to a cell."""
+        below = (one.below[code] for one, code in zip(self.dimensions, key, strict=True))
+        return frozenset(map(self.name, itertools.product(*below)))
+
     def all_keys(self) -> Iterator[Key]:
         """Every cell of the dimensions, shown or not."""
         return itertools.product(*((one.total, *one.parents) for one in self.dimensions))
@@ -234,7 +258,7 @@ def stated_cells(tables: Sequence[CrossTable]) -> StatedCells:
 
     Every cell that is not of single codes alone is split along each of its dimensions into the nearest cells that are shown.
     Thus it equals the sum of its single cells, and nothing else holds: single cells are free. Totals that no table shows are
-    left out, unless two tables could compute them: then their two sums are equal, and the total connects them.
+    left out, unless two tables could compute them of different cells: then the two sums are equal, and the total connects them.
 
     Examples
     --------
@@ -257,7 +281,10 @@ def stated_cells(tables: Sequence[CrossTable]) -> StatedCells:
         if len(keys) < np.prod([len(one.parents) + 1 for one in tables[i].dimensions]):
             raise CountsError("two cells have the same name; rename the dimensions or codes")
         for name in keys:
-            if name not in places and any(name in others for others in keys_of[i + 1 :]):
+            if name in places or not any(name in others for others in keys_of[i + 1 :]):
+                continue
+            singles = {tables[j].single_names(others[name]) for j, others in enumerate(keys_of) if name in others}
+            if len(singles) > 1:
                 places[name] = (i, keys[name])
     found: dict[tuple[CellName, frozenset[CellName]], Sum] = {}
     for table, keys in zip(tables, keys_of, strict=True):
@@ -375,6 +402,11 @@ def whole_groups(tables: Sequence[CrossTable], shown: Mapping[CellName, int]) ->
                 if shown.get(total, 0) > 0 and shown[part] in (0, shown[total]):
                     found[part, total] = None
     return list(found)
+
+
+def _natural(code: str) -> list[tuple[int, str]]:
+    """What sorts numbers in codes by size: 5-9 before 10-14."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", code)]
 
 
 def _escaped(text: str) -> str:
