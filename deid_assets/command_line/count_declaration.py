@@ -60,7 +60,7 @@ class Declaration(DeclaredFile):
     """
 
     total: Names = ()
-    hierarchies: dict[str, str | dict[str, Any]] = Field(default_factory=dict)
+    hierarchies: dict[str, str | dict[Any, Any]] = Field(default_factory=dict)
     contribution: Annotated[int, Field(ge=1)] | None = None
     thousands: Literal[",", "."] | None = None
     small: str | None = None

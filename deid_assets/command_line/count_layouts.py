@@ -6,6 +6,7 @@ Microdata have one row per person or record. Files are CSV, Parquet or DuckDB.
 
 import csv
 import io
+import itertools
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -335,7 +336,7 @@ def _completed(grid: Grid, cells: _Cells, named: tuple[str, str], add_totals: bo
             f"{len(broken)} of {len(checked)} totals are not the sum of their parts. Mend them, or complete the rows; people "
             "who are in several parts cannot be counted in such a table",
         )
-    wanted = dict.fromkeys([*counts, *(totals if add_totals else ())])
+    wanted = dict.fromkeys([*counts, *(itertools.product(*(one.in_order for one in dimensions)) if add_totals else ())])
     if is_wide:
         rows = dict.fromkeys([*(key[:-1] for key in cells.shown), *(key[:-1] for key in wanted)])
         columns = dict.fromkeys([*(key[-1] for key in cells.shown), *(key[-1] for key in wanted)])
