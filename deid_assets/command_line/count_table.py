@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from deid_assets.command_line.count_layouts import ReadTable
     from deid_assets.methods.counts.audit import SmallCounts
-    from deid_assets.methods.counts.dimensions import StatedCells
+    from deid_assets.methods.counts.dimensions import Key, StatedCells
     from deid_assets.methods.counts.tables import CellName, CountTables
 
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
@@ -245,36 +245,30 @@ def _worked(declared: _Declared, how: Protection, where: _Files) -> dict[str, An
 
 
 def _shown_once(tables: "Sequence[ReadTable]", stated: "StatedCells") -> list[int | str]:
-    """The count or mark of every cell; H where no table shows it and marks stand in the way of computing it.
+    """The count or mark of every cell; H where no table shows it, and marks stand in the way of computing it.
 
     Raises
     ------
     CountsError
-        If two tables differ about a cell.
+        If two tables differ about a cell, shown or not.
     """
-    from deid_assets.methods.counts.dimensions import single_cells, totals_of
+    from deid_assets.methods.counts.dimensions import totals_of
     from deid_assets.methods.counts.tables import HIDDEN
 
+    wanted = set(stated.names)
     found: dict[CellName, int | str] = {}
     for table in tables:
-        differ = 0
-        for key, value in zip(table.cross.keys, table.shown, strict=True):
-            differ += found.setdefault(table.cross.name(key), value) != value
-        if differ:
+        values: dict[Key, int | str] = dict(zip(table.cross.keys, table.shown, strict=True))
+        whole = {key: value for key, value in values.items() if isinstance(value, int)}
+        if len(whole) == len(values):
+            values |= totals_of(table.cross.dimensions, whole)
+        named = {table.cross.name(key): value for key, value in values.items()}
+        if differ := sum(found.setdefault(name, value) != value for name, value in named.items() if name in wanted):
             raise CountsError(
-                f"{table.grid.path}: {differ} cells have another count than in the files before; tables of other people need "
-                "a command of their own, and dimensions and codes that mean something else another name"
+                f"{table.grid.path}: {differ} cells or totals have another count than in the files before. A table of other "
+                "people, or of some of them, needs a command of its own; a dimension that means something else, another name"
             )
-    totals = {}
-    for i in {i for (i, _), is_shown in zip(stated.places, stated.is_shown, strict=True) if not is_shown}:
-        cross, values = tables[i].cross, dict(zip(tables[i].cross.keys, tables[i].shown, strict=True))
-        counts = {key: values[key] for key in single_cells(cross.dimensions)}
-        whole = {key: value for key, value in counts.items() if isinstance(value, int)}
-        totals[i] = totals_of(cross.dimensions, whole) if len(whole) == len(counts) else {}
-    return [
-        found[name] if is_shown else totals[i].get(key, HIDDEN)
-        for name, (i, key), is_shown in zip(stated.names, stated.places, stated.is_shown, strict=True)
-    ]
+    return [found.get(name, HIDDEN) for name in stated.names]
 
 
 def protected(tables: "CountTables", how: Protection) -> Protected:

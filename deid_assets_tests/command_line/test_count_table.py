@@ -208,7 +208,9 @@ def test_tables_of_the_same_people_are_protected_together(here):
     assert "*" in (here / "both/sex.csv").read_text() + (here / "both/age.csv").read_text()
     assert deid("audit", "both/counts.csv").exit_code == 0
     (here / "age.csv").write_text("sex,n\nF,351\nM,4\n")
-    assert "1 cells have another count" in table("sex.csv", "age.csv", "--count", "n", out="differ").output
+    assert "cells or totals have another count" in table("sex.csv", "age.csv", "--count", "n", out="differ").output
+    (here / "age.csv").write_text("age,n\nyoung,200\nold,153\n")
+    assert "1 cells or totals have another count" in table("sex.csv", "age.csv", "--count", "n", out="differ").output
 
 
 def test_all_or_none_of_a_group_is_warned_of_hidden_or_refused(here):
@@ -234,6 +236,15 @@ def test_formulas_are_made_text_and_that_is_said(here):
     done = table("t.csv", "--rows", "d")
     assert done.exit_code == 0 and "3 labels began like a formula" in done.output
     assert (here / "out/t.csv").read_text().splitlines() == ["d,'@b,-5", "'-1+2,30,40", "'+x,50,60"]
+
+
+def test_a_column_of_titles_stays_where_it_is(here):
+    (here / "t.csv").write_text("code,title,F,M,Total\nC50,Cancer of the breast,300,4,304\nF20,Schizophrenia,40,50,90\n")
+    done = table("t.csv", "--rows", "code", "--keep", "title", "--total", "Total", "--add-totals")
+    assert done.exit_code == 0, done.output
+    assert [row[:2] for row in rows((here / "out/t.csv").read_text())] == [
+        ["code", "title"], ["C50", "Cancer of the breast"], ["F20", "Schizophrenia"], ["Total", ""],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
