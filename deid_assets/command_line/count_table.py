@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from deid_assets.command_line.count_layouts import ReadTable
-    from deid_assets.methods.counts.audit import SmallCounts
     from deid_assets.methods.counts.dimensions import Key, StatedCells
     from deid_assets.methods.counts.tables import CellName, CountTables
 
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 _NAMED_AT_MOST = 3
+_OWN_FILES = {"counts.csv", "report.html", "document.json"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Protected:
     sd
         Standard deviation of the noise in every cell, infinite where it is masked; None where counts are masked.
     known
-        What can be computed exactly of single cells.
+        The counts that everybody can compute, by cell: those that are shown as they are, and those that follow from them.
     summary
         What was done, without a count of people.
     refused
@@ -215,8 +215,8 @@ def _worked(declared: _Declared, how: Protection, where: _Files) -> dict[str, An
     files = where.files or tuple(beside / name for name in declaration.files)
     if not files:
         raise click.UsageError("name the files of the tables")
-    if len({path.name for path in files}) < len(files):
-        raise CountsError("two files have the same name, under which both would be written; rename one")
+    if len({path.name for path in files} | _OWN_FILES) < len(files) + len(_OWN_FILES):
+        raise CountsError(f"two files would be written with one name; rename one. Taken are {', '.join(sorted(_OWN_FILES))}")
     small, hidden = declaration.marks(how.threshold)
     reading = Reading(
         {hidden: HIDDEN, small: HIDDEN if small == hidden else SMALL} | ({"": 0} if declaration.empty_is_zero else {}),
@@ -310,20 +310,10 @@ def protected(tables: "CountTables", how: Protection) -> Protected:
     in_order = [rows[name] for name in tables.cells]
     shown = tuple(int(row["count"]) if row["count"].lstrip("-").isdigit() else row["count"] for row in in_order)
     if how.method == "mask":
-        return Protected(tables, shown, None, _computed(tables, shown, rule), found["summary"], least=found["least"])
+        return Protected(tables, shown, None, found["known"], found["summary"], least=found["least"])
     sd = tuple(float(row["sd"] or np.inf) for row in in_order)
     known = {name: one for name, one, width in zip(tables.cells, shown, sd, strict=True) if width == 0 and isinstance(one, int)}
     return Protected(tables, shown, sd, known, found["summary"])
-
-
-def _computed(tables: "CountTables", shown: tuple[int | str, ...], rule: "SmallCounts") -> "dict[CellName, int]":
-    """What everybody can compute exactly of masked tables: the counts that are shown, and those that follow from them."""
-    from deid_assets.methods.counts.audit import audit_tables
-    from deid_assets.methods.counts.tables import PublishedCounts
-
-    stated = tables.cells, tables.sums
-    found = audit_tables(PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest()), rule)
-    return {name: int(low) for name, low, high in zip(found.cells, found.low, found.high, strict=True) if low == high}
 
 
 def _audited(stated: "StatedCells", shown: list[int | str], persons: "np.ndarray", how: Protection) -> dict[str, Any]:

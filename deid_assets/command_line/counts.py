@@ -501,7 +501,7 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
             shown = Zeros.SHOWN if stated.zeros == "shown" else Zeros.NOISY
             rule = NoiseRule(noise["sd"], Mechanism(noise["mechanism"]), shown, Claims(noise["claims"]))
             found = noisy_counts(read, rule, noise["secret_file"])
-        content = found.pop("table")
+        content, _ = found.pop("table"), found.pop("known", None)
         if written.output is not None and not found["refused"]:
             _write(written.output, content, (file,), 0o644)
         elif not found["refused"]:
@@ -512,7 +512,7 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
 
 
 def masked_counts(read: "CountFile", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
-    """Mask tables; what came of it, and the masked tables as CSV."""
+    """Mask tables; what came of it, the masked tables as CSV, and the counts that everybody can compute of them."""
     import numpy as np
 
     from deid_assets.command_line.count_files import counts_csv
@@ -527,6 +527,8 @@ def masked_counts(read: "CountFile", rule: "SmallCounts", seconds: float) -> dic
     except UnprotectedError as error:
         return {"refused": True, "summary": str(error), "disclosed": [], "table": b""}
     small, hidden = found.shown.count("T"), found.shown.count("H")
+    audit = found.audit
+    known = {name: int(low) for name, low, high in zip(audit.cells, audit.low, audit.high, strict=True) if low == high}
     how = "as few as possible" if found.is_optimal else "few, but perhaps not as few as possible"
     return {
         "refused": not found.audit.passed,
@@ -534,6 +536,7 @@ def masked_counts(read: "CountFile", rule: "SmallCounts", seconds: float) -> dic
         "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them ({how})",
         "disclosed": [],
         "table": counts_csv(read.cells, found.shown, read.contribution, read.sums),
+        "known": known,
     }
 
 

@@ -331,6 +331,7 @@ def test_what_the_command_line_lacks():
     assert table("wide.csv", *OPTIONS, out=None).exit_code == 64
     assert table("wide.csv", *OPTIONS, method="audit").exit_code == 64
     assert table("--rows", "d").exit_code == 64
+    assert "Taken are counts.csv" in table("counts.csv", *OPTIONS).output
     assert "say how the table is made" in table("wide.csv").output
 
 
