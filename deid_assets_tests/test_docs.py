@@ -12,6 +12,7 @@ import click
 import pytest
 import yaml
 from click.shell_completion import BashComplete
+from click.testing import CliRunner
 
 import deid_assets
 from deid_assets.command_line.main import main
@@ -250,7 +251,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 3, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 5, *["policies.md"] * 4,
+        *["counts.md"] * 4, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 5, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -268,6 +269,31 @@ def test_every_yaml_example_is_read_by_a_test_below():
 )
 def test_sections_fit_the_default_policy(page, key):
     policy_from(shipped("heritage-public") | example(page, key))
+
+
+def test_the_example_of_a_table_of_counts_is_protected_as_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given, protected = blocks(DOCS / "counts.md", "csv")[:2]
+    (tmp_path / "diagnoses.csv").write_text(given)
+    words = next(words for words in commands(DOCS / "counts.md") if "diagnoses.csv" in words)
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert (tmp_path / "protected" / "diagnoses.csv").read_text() == protected
+
+
+def test_the_declaration_of_tables_of_counts(tmp_path, monkeypatch):
+    """With files that it could be of."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DEID_SECRET", "0123456789abcdef" * 2)
+    (stated,) = [text for text in blocks(DOCS / "counts.md", "yaml") if "hierarchies" in yaml.safe_load(text)]
+    (tmp_path / "tables.yaml").write_text(stated)
+    (tmp_path / "diagnoses.csv").write_text(blocks(DOCS / "counts.md", "csv")[0])
+    (tmp_path / "chapters.csv").write_text("code,chapter\nInfections,A\nPregnancy,O\nMalformations,Q\n")
+    (tmp_path / "regions.csv").write_text("region,age,n\nnorth,0-17,131\nnorth,18-64,1076\nnorth,65+,1399\n")
+    words = next(words for words in commands(DOCS / "counts.md") if "--declaration" in words)
+    place = words.index("--secret-file")
+    done = CliRunner().invoke(main, [*words[:place], *words[place + 2 :]])
+    assert done.exit_code == 0, done.output
+    assert "adults,minors" in (tmp_path / "protected" / "diagnoses.csv").read_text()
 
 
 def test_the_rules_of_a_home():
@@ -321,7 +347,7 @@ def test_a_flat_policy(tmp_path):
 
 def test_counts_of_a_flat_table_and_several_records_of_a_person():
     """The example has columns of another table than that of the tests, but for Age and Likes."""
-    section, source = (yaml.safe_load(text) for text in blocks(DOCS / "counts.md", "yaml")[1:])
+    section, source = (yaml.safe_load(text) for text in blocks(DOCS / "counts.md", "yaml")[2:])
     source["source"]["file"] = FLAT["source"]["file"]
     policy = policy_from(FLAT | section | source)
     assert (policy.records_per_person, policy.counts.ordered) == (3, ("Age",))

@@ -18,6 +18,7 @@ from deid_assets.command_line import count_ledger
 from deid_assets.command_line.count_ledger import LEDGER, LOCKOUT, RHO, AskedLedger
 from deid_assets.command_line.count_plan import plan_command
 from deid_assets.command_line.count_sites import combine_command
+from deid_assets.command_line.count_table import table_command
 from deid_assets.command_line.options import ABOVE_0, AS_JSON, FILE, Written, errors_as_json, gathering
 from deid_assets.errors import REFUSED, CountsError, RefusedByLedgerError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from deid_assets.command_line.count_files import CountFile
     from deid_assets.methods.counts.audit import SmallCounts
+    from deid_assets.methods.counts.noise import NoiseRule
     from deid_assets.release.counts.ledger import CountLedger
     from deid_assets.release.keys import Secret
 
@@ -70,6 +72,7 @@ def counts() -> None:
 
 counts.add_command(combine_command)
 counts.add_command(plan_command)
+counts.add_command(table_command)
 
 
 @counts.command("audit")
@@ -124,7 +127,7 @@ def audit_command(
         if repeats > 1 and not all(is_noisy):
             raise CountsError("--repeats is about noisy counts, but these have neither a column sd nor --sd")
         rule = SmallCounts(stated.threshold, stated.values, stated.zeros != "protected")
-        found = _noisy_findings(read, rule, sd, repeats) if all(is_noisy) else _masked_findings(read, rule, seconds)
+        found = _noisy_findings(read, rule, sd, repeats) if all(is_noisy) else masked_findings(read, rule, seconds)
         table = found.pop("table")
         if kept["ledger"] is not None:
             found |= _beside_ledger(kept["ledger"], read, None if all(is_noisy) else rule, (sd, seconds), found)
@@ -132,7 +135,7 @@ def audit_command(
             _write(written.output, table, files, 0o600)
         return found
 
-    _answer(work, written.as_json)
+    answer(work, written.as_json)
 
 
 def _beside_ledger(
@@ -150,7 +153,7 @@ def _beside_ledger(
     return {"refused": found["refused"] or refused, "summary": f"{found['summary']}. {said}"}
 
 
-def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
+def masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
     """What the sums give away of masked tables."""
     import numpy as np
 
@@ -283,14 +286,14 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
 @click.option(
     "--secret-file",
     type=FILE,
-    help="Noise and ledger: file with the secret; by default DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND.",
+    help="File with the secret; by default DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND.",
 )
 @click.option(
     "--seconds",
     type=ABOVE_0,
     default=60,
     show_default=True,
-    help="Mask: how long the fewest further cells may be looked for; afterwards, a few more than needed may be hidden.",
+    help="Ledger: how long the audit of all its files together may take; what is not proven hidden by then fails.",
 )
 @AS_JSON
 @click.option("--output", type=FILE, help="File to write; by default the tables are printed.")
@@ -318,32 +321,77 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
         if read.sd is not None:
             raise CountsError(f"{file}: it has a column 'sd', so its counts have noise already; protect the true counts")
         _sums_are_stated([read], stated.no_sums)
-        ledger, small = noise["asked"].open(), SmallCounts(stated.threshold, stated.values, stated.zeros != "protected")
-        try:
-            if method == "mask":
-                secret = None if ledger is None else _secret(noise["secret_file"])
-                found = _masked(read, small, seconds)
-            else:
-                secret = _secret(noise["secret_file"])
-                shown = Zeros.SHOWN if stated.zeros == "shown" else Zeros.NOISY
-                rule = NoiseRule(noise["sd"], Mechanism(noise["mechanism"]), shown, Claims(noise["claims"]))
-                found = _noisy(read, rule, secret, ledger)
-            content, plan = found.pop("table"), found.pop("plan", ())
-            if not found["refused"]:
-                published = count_ledger.Published(read, content, small if method == "mask" else None, plan)
-                found["ledger"] = count_ledger.enter(ledger, published, secret, seconds)
-        except RefusedByLedgerError as error:
-            return {"refused": True, "summary": str(error), "disclosed": []}
+        small = SmallCounts(stated.threshold, stated.values, stated.zeros != "protected")
+        how = Protecting(small, secret_of(noise["secret_file"]), noise["asked"].open(), seconds)
+        if method == "noise":
+            shown = Zeros.SHOWN if stated.zeros == "shown" else Zeros.NOISY
+            how = replace(how, noise=NoiseRule(noise["sd"], Mechanism(noise["mechanism"]), shown, Claims(noise["claims"])))
+        found = protected_counts(read, how)
+        content, published, _ = found.pop("table"), found.pop("published"), found.pop("known", None)
+        if not found["refused"]:
+            found |= recorded(published, how)
         if written.output is not None and not found["refused"]:
             _write(written.output, content, (file,), 0o644)
         elif not found["refused"]:
             found["printed"] = content.decode()
         return found
 
-    _answer(work, written.as_json)
+    answer(work, written.as_json)
 
 
-def _masked(read: "CountFile", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Protecting:
+    """How tables are protected.
+
+    Attributes
+    ----------
+    small
+        Which counts are small.
+    secret
+        Of masks, noise and ledger.
+    ledger
+        What was published before; None without one.
+    seconds
+        How long the audit beside the ledger may take.
+    noise
+        None for masks.
+    """
+
+    small: "SmallCounts"
+    secret: "Secret"
+    ledger: "CountLedger | None"
+    seconds: float
+    noise: "NoiseRule | None" = None
+
+
+def protected_counts(read: "CountFile", how: Protecting) -> dict[str, Any]:
+    """Protect tables; what came of it, the tables as CSV, and what is to be `recorded` before they are written.
+
+    Raises
+    ------
+    CountsError
+        If the ledger cannot be used.
+    """
+    try:
+        return _masked(read, how) if how.noise is None else _noisy(read, how.noise, how)
+    except RefusedByLedgerError as error:
+        return _refused(str(error))
+
+
+def recorded(published: count_ledger.Published, how: Protecting) -> dict[str, Any]:
+    """Enter tables in the ledger before they are written; what came of it."""
+    try:
+        return {"ledger": count_ledger.enter(how.ledger, published, how.secret, how.seconds)}
+    except RefusedByLedgerError as error:
+        return {"refused": True, "summary": str(error)}
+
+
+def _refused(why: str) -> dict[str, Any]:
+    return {"refused": True, "summary": why, "disclosed": [], "table": b"", "published": None, "known": {}}
+
+
+def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
+    """Mask tables; also the counts that everybody can compute of them."""
     import numpy as np
 
     from deid_assets.command_line.count_files import counts_csv
@@ -353,35 +401,57 @@ def _masked(read: "CountFile", rule: "SmallCounts", seconds: float) -> dict[str,
 
     tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
     try:
-        with _progress("exposed small counts") as told:
-            found = mask(tables, rule, Watch(seconds, told))
+        with _progress("small counts that depend on each other") as told:
+            found = mask(tables, how.secret.derive("masks of count tables"), how.small, watch=Watch(told=told))
     except UnprotectedError as error:
-        return {"refused": True, "summary": str(error), "disclosed": [], "table": b""}
+        return _refused(str(error))
     small, hidden = found.shown.count("T"), found.shown.count("H")
-    how = "as few as possible" if found.is_optimal else "few, but perhaps not as few as possible"
+    audit, reader = found.audit, found.reader
+    known = {name: int(low) for name, low, high in zip(audit.cells, audit.low, audit.high, strict=True) if low == high}
+    told_of = (
+        f". Who knows this program and all but the secret holds at least {reader.values.min()} values of each possible, and none "
+        f"likelier than {reader.highest.max():.2f}"
+        if len(reader.values)
+        else ""
+    )
+    content = counts_csv(read.cells, found.shown, read.contribution, read.sums)
     return {
-        "refused": not found.audit.passed,
-        "least": "proven" if found.is_optimal else "not proven",
-        "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them ({how})",
+        "refused": False,
+        "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them{told_of}",
+        "reader": {
+            "judged": len(reader.values),
+            "least_values": int(reader.values.min(initial=how.small.threshold)),
+            "highest_posterior": float(reader.highest.max(initial=0.0)),
+            "all_fillings_listed": bool(reader.listed.all()),
+        },
         "disclosed": [],
-        "table": counts_csv(read.cells, found.shown, read.contribution, read.sums),
+        "table": content,
+        "known": known,
+        "published": count_ledger.Published(read, content, how.small),
     }
 
 
-def _secret(file: Path | None) -> "Secret":
+def secret_of(file: Path | None) -> "Secret":
+    """The secret of masks, noise and ledger.
+
+    Raises
+    ------
+    CountsError
+        If there is none.
+    """
     from deid_assets.release.keys import given_secret
 
     secret = given_secret(os.environ if file is None else {"DEID_SECRET_FILE": str(file)})
     if secret is None:
         raise CountsError(
-            "noise needs a secret, and so does a ledger: set DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND, or give "
-            "--secret-file. Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get fresh "
-            "noise"
+            "masks and noise need a secret: set DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND, or give --secret-file. "
+            "Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get other masks and fresh noise"
         )
     return secret
 
 
-def _noisy(read: "CountFile", rule: Any, secret: "Secret", ledger: "CountLedger | None") -> dict[str, Any]:
+def _noisy(read: "CountFile", rule: "NoiseRule", how: Protecting) -> dict[str, Any]:
+    """Add noise to tables; what came of it, and the noisy tables as CSV."""
     import numpy as np
 
     from deid_assets.command_line.count_files import counts_csv
@@ -395,9 +465,9 @@ def _noisy(read: "CountFile", rule: Any, secret: "Secret", ledger: "CountLedger 
     content = sorted([*name, int(count), person] for name, count, person in zip(*_columns(tables), strict=True))
     delivery = hashlib.sha256(canonical_json(content)).hexdigest()
     # What becomes of zeros and of claims is no part of it: with another option, the same counts show the same numbers.
-    noise = ConsistentNoise(secret.derive("noise of count tables"), delivery, _SHAPE, rule.mechanism)
+    noise = ConsistentNoise(how.secret.derive("noise of count tables"), delivery, _SHAPE, rule.mechanism)
     plan = count_ledger.planned(tables, rule, noise)
-    count_ledger.require_affordable(ledger, plan, tables)
+    count_ledger.require_affordable(how.ledger, plan, tables)
     noisy = add_noise(tables, rule, noise.draw)
     found = estimate_audit(noisy.cells, noisy.sums, noisy.counts, noisy.sd)
     open_cells = found.disclosed()
@@ -413,15 +483,18 @@ def _noisy(read: "CountFile", rule: Any, secret: "Secret", ledger: "CountLedger 
         said.append(f"{int((noisy.sd == 0).sum())} zeros are shown without noise, which no budget of noise covers")
     marks = ["H" if masked else int(count) for count, masked in zip(noisy.counts, noisy.masked, strict=True)]
     widths = ["" if masked else float(width) for width, masked in zip(noisy.sd, noisy.masked, strict=True)]
+    if len(open_cells):
+        return _refused(
+            f"{len(open_cells)} cells would be read exactly with a probability above {CHANCE_AT_MOST}: the noise is too narrow "
+            "for their sums; raise --sd"
+        )
+    written = counts_csv(noisy.cells, marks, noisy.contribution.tolist(), noisy.sums, widths)
     return {
-        "refused": bool(len(open_cells)),
-        "summary": ". ".join(said)
-        if not len(open_cells)
-        else f"{len(open_cells)} cells would be read exactly with a "
-        f"probability above {CHANCE_AT_MOST}: the noise is too narrow for their sums; raise --sd",
+        "refused": False,
+        "summary": ". ".join(said),
         "disclosed": [],
-        "table": counts_csv(noisy.cells, marks, noisy.contribution.tolist(), noisy.sums, widths),
-        "plan": plan,
+        "table": written,
+        "published": count_ledger.Published(read, written, None, plan),
     }
 
 
@@ -452,7 +525,7 @@ def _write(path: Path, content: bytes, sources: tuple[Path, ...], mode: int) -> 
         raise CountsError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
+def answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
     """Do the work, print what came of it, and exit."""
     with errors_as_json(as_json), _solvers_print_elsewhere():
         found = work()
