@@ -409,8 +409,8 @@ def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
     audit, reader = found.audit, found.reader
     known = {name: int(low) for name, low, high in zip(audit.cells, audit.low, audit.high, strict=True) if low == high}
     told_of = (
-        f". Who knows this program and all but the secret holds at least {reader.values.min()} values of each possible, and none "
-        f"likelier than {reader.highest.max():.2f}"
+        f". To a reader who knows the program but not the secret, each keeps at least {reader.values.min()} values, none likelier "
+        f"than {reader.highest.max():.2f}"
         if len(reader.values)
         else ""
     )

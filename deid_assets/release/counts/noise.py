@@ -5,6 +5,7 @@ only: none can go round the budget.
 """
 
 import hashlib
+import hmac
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -73,6 +74,10 @@ class DeliveryNoise:
         """
         counted = hashlib.sha256(json.dumps(["cell", self.delivery, shape, *name]).encode()).hexdigest()
         return f"{delivery_word(self.delivery)}.{counted}"
+
+    def mask_key(self) -> bytes:
+        """The key of the choice of what masks hide; reveals nothing about noise."""
+        return hmac.digest(self.key, b"masks", "sha256")
 
     def draw(self, name: CellName, shape: str, sd: float) -> int:
         """The noise of a cell at a standard deviation."""

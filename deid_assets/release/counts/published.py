@@ -23,7 +23,7 @@ from deid_assets.methods.counts.cohort import (
     cumulative_shares,
     percentile_class,
 )
-from deid_assets.methods.counts.masking import mask
+from deid_assets.methods.counts.masking import Known, mask
 from deid_assets.methods.counts.noise import add_noise
 from deid_assets.methods.counts.published_tables import names_of
 from deid_assets.methods.counts.tables import CellName, Sum
@@ -90,7 +90,7 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
     counts
         `kinds.cohort_counts`.
     noise
-        Of the delivery; nothing is drawn where tables are masked.
+        Of the delivery; its secret also chooses what masks hide.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
         # Of the later steps of members, files tell one number exactly; the sample hides the rest.
         tables = tables_of(counts, _after_the_cohort(counts))
         least = dict(zip(names_of(counts), counts["least"].tolist(), strict=True))
-        masked = mask(tables, policy.counts.small_counts, known=_in_files(policy, counts), at_least=least)
+        masked = mask(tables, noise.mask_key(), policy.counts.small_counts, Known(_in_files(policy, counts), least))
         _require_nobody_left_out_is_counted(policy, counts, dict(zip(masked.tables.cells, masked.shown, strict=True)))
         rows = [
             (name, None if isinstance(one, str) else one, one if isinstance(one, str) else None, None, None)

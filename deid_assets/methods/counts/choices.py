@@ -1,0 +1,208 @@
+"""The secret choice of the cells that are hidden beside small counts (methods#masked-counts).
+
+Circuits are proposed without a look at any count but where it is small or zero, which marks show anyway. Of the proposals, the
+first along which the small count can take enough values is hidden.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from deid_assets.methods.counts.circuits import Circuits
+
+
+def uniform(key: bytes, label: str, size: int) -> np.ndarray:
+    """Return `size` float64 numbers between 0 and 1 that depend on a secret key and a label alone."""
+    drawn = hashlib.shake_256(len(key).to_bytes(8) + key + label.encode()).digest(8 * size)
+    return (np.frombuffer(drawn, ">u8") >> 11) / 2.0**53
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Connected cells, in an order that does not depend on how they were given.
+
+    Attributes
+    ----------
+    circuits
+        Of their sums.
+    counts
+        float64 array: true counts.
+    low, high
+        float64 arrays: what a reader holds possible of a cell if it is hidden: the range of a 'T'; or of a count that needs no
+        protection, whose `high` is infinite.
+    is_small, can_hide, is_total
+        bool arrays: which counts are masked anyway, which may be hidden to protect them, and which are totals of others.
+    weights
+        float64 array, above 0: what hiding a cell costs.
+    values
+        int64 array: how many possible values a small count keeps.
+    """
+
+    circuits: Circuits
+    counts: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    is_small: np.ndarray
+    can_hide: np.ndarray
+    is_total: np.ndarray
+    weights: np.ndarray
+    values: np.ndarray
+
+
+class Stage(NamedTuple):
+    """How circuits are proposed, one draw of costs after the other.
+
+    Attributes
+    ----------
+    name
+        Part of the label of its draws.
+    cells
+        What a circuit may contain: only what is hidden already; everything; or only totals.
+    widths
+        Along a circuit, a small count must take this many times the values that it has to keep, or all that a 'T' allows.
+    draws
+        How many circuits are proposed.
+    begins
+        The chance that the choice begins with this stage, where what is hidden already does not serve.
+    """
+
+    name: str
+    cells: str
+    widths: int
+    draws: int
+    begins: float
+
+
+# A circuit that allows barely enough values tells that the small count is at one end: twice as many are looked for first. That
+# few proposals served tells of counts, too: the fewer are drawn, the less. That a later stage was needed tells least where
+# choices begin there by chance.
+STAGES = (
+    Stage("hidden", "hidden", 1, 60, 0.0),
+    Stage("wide", "everything", 2, 6, 0.6),
+    Stage("enough", "everything", 1, 6, 0.15),
+    Stage("totals", "totals", 2, 24, 0.25),
+)
+_HIDDEN_COSTS, _SMALL_COSTS = 0.5, 1.5  # a small count adds nothing to what is hidden, but seldom allows many values
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What is chosen to protect one small count.
+
+    Attributes
+    ----------
+    cell
+        Its position.
+    is_hidden
+        bool array: what was hidden before.
+    skips
+        The chance that a further circuit is chosen although what is hidden already would serve.
+    stage
+        Position in `STAGES`; their number where no proposal served and all that may be hidden was.
+    circuit
+        int64 array; None where all was hidden.
+    """
+
+    cell: int
+    is_hidden: np.ndarray
+    skips: float
+    stage: int = len(STAGES)
+    circuit: np.ndarray | None = None
+
+
+def needed(component: Component, cell: int, stage: Stage) -> int:
+    """How many values a small count must take along a circuit."""
+    return int(min(stage.widths * component.values[cell], component.high[cell] - component.low[cell] + 1))
+
+
+def line_values(component: Component, counts: np.ndarray, circuit: np.ndarray) -> np.ndarray:
+    """Return how many whole multiples of a circuit can be added to counts so that every cell stays possible.
+
+    Parameters
+    ----------
+    counts
+        float64 array, fillings x cells, each possible.
+    circuit
+        int64 array per cell.
+
+    Returns
+    -------
+    numpy.ndarray
+        float64 array per filling, at least 1.
+    """
+    cells = np.flatnonzero(circuit)
+    step, now = circuit[cells], counts[:, cells]
+    rise, fall = component.high[cells] - now, now - component.low[cells]
+    up = np.floor(np.where(step > 0, rise, fall) / np.abs(step)).min(axis=1)
+    down = np.floor(np.where(step > 0, fall, rise) / np.abs(step)).min(axis=1)
+    return up + down + 1
+
+
+def proposals(component: Component, choice: Choice, stage: Stage, key: bytes, draws: int) -> Iterator[np.ndarray]:
+    """Yield one circuit per draw of a stage; none where there is no circuit at all. No count is looked at."""
+    usable = {
+        "hidden": choice.is_hidden,
+        "everything": choice.is_hidden | component.can_hide,
+        "totals": component.is_total & (choice.is_hidden | component.can_hide),
+    }[stage.cells]
+    usual = component.weights * np.where(component.is_small, _SMALL_COSTS, np.where(choice.is_hidden, _HIDDEN_COSTS, 1.0))
+    for draw in range(draws):
+        drawn = uniform(key, f"{choice.cell}|{stage.name}|{draw}", len(usual))
+        found = component.circuits.through(choice.cell, np.where(usable, usual * (1 + drawn), np.inf))
+        if found is None:
+            return
+        yield found
+
+
+@dataclass(frozen=True, eq=False)
+class Care:
+    """How much more is hidden than needed, so that the choice tells less.
+
+    Attributes
+    ----------
+    skips
+        See `Choice`.
+    by_totals
+        bool array: small counts whose choice begins with the last stage, whatever is drawn.
+    """
+
+    skips: float
+    by_totals: np.ndarray
+
+
+def choose(component: Component, care: Care, key: bytes) -> tuple[np.ndarray, list[Choice]]:
+    """Choose the cells of a component that are hidden.
+
+    Returns
+    -------
+    tuple
+        Whether each cell is hidden, the small ones included, and how that came about.
+    """
+    is_hidden, choices = component.is_small.copy(), []
+    order = np.argsort(uniform(key, "order", len(is_hidden)))
+    for cell in order[component.is_small[order]]:
+        stages = (len(STAGES) - 1,) if care.by_totals[cell] else _stages(care, key, cell)
+        chosen = _chosen(component, Choice(int(cell), is_hidden.copy(), care.skips), stages, key)
+        is_hidden |= component.can_hide if chosen.circuit is None else chosen.circuit != 0
+        choices.append(chosen)
+    return is_hidden, choices
+
+
+def _stages(care: Care, key: bytes, cell: int) -> tuple[int, ...]:
+    """Which stages a choice goes through."""
+    skipped, drawn = uniform(key, f"{cell}|begins", 2)
+    begins = int(np.searchsorted(np.cumsum([stage.begins for stage in STAGES]), drawn, side="right"))
+    return (*([] if skipped < care.skips else [0]), *range(begins, len(STAGES)))
+
+
+def _chosen(component: Component, choice: Choice, stages: tuple[int, ...], key: bytes) -> Choice:
+    for place in stages:
+        stage = STAGES[place]
+        for circuit in proposals(component, choice, stage, key, stage.draws):
+            values = line_values(component, component.counts[None], circuit)[0]
+            if values >= needed(component, choice.cell, stage):
+                return replace(choice, stage=place, circuit=circuit)
+    return choice

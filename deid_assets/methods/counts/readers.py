@@ -1,0 +1,202 @@
+"""The reader who knows the program: what the choice of hidden cells tells of small counts (methods#readers-of-masks).
+
+Numbers in place of the marks that make all sums hold are a filling. To this reader, a filling is as likely as the program is
+to hide for it, under a fresh secret, exactly what was hidden. They even know which circuit protects which small count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.counts.choices import STAGES, Choice, Component, line_values, needed, proposals
+
+POSTERIOR_COUNTS = 0.01
+"""A value counts as possible if its posterior probability is above this."""
+POSTERIOR_AT_MOST = 0.5
+"""No value of a small count may be likelier to such a reader."""
+_POOL = 24  # proposals by which the chance is estimated that one serves
+_LISTED_AT_MOST = 4_000
+_TRIED_AT_MOST = 20_000
+_TOGETHER_AT_MOST = 12  # choices
+_CHAINS, _STEPS, _UNUSED = 64, 40, 8
+_JUDGED_AT_MOST = 100  # small counts of a component
+_WAYS = 6  # circuits through each hidden cell by which fillings are found
+
+
+@dataclass(frozen=True, eq=False)
+class ReaderAudit:
+    """What a reader who knows the program holds possible of each small count.
+
+    Attributes
+    ----------
+    cells
+        int64 array: positions of the small counts that were judged.
+    values
+        int64 array: how many values have a posterior above `POSTERIOR_COUNTS`.
+    highest
+        float64 array: the highest posterior of any value.
+    fillings
+        int64 array: how many fillings were weighed.
+    listed
+        bool array: whether these are all fillings near the true counts; otherwise they are a sample.
+    """
+
+    cells: np.ndarray
+    values: np.ndarray
+    highest: np.ndarray
+    fillings: np.ndarray
+    listed: np.ndarray
+
+    @classmethod
+    def together(cls, parts: Sequence["ReaderAudit"]) -> "ReaderAudit":
+        """The audits of several components as one."""
+        empty = cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, bool))
+        return cls(*(np.concatenate(values) for values in zip(*(vars(one).values() for one in (empty, *parts)), strict=True)))
+
+    def passed(self, least: np.ndarray, possible: np.ndarray) -> np.ndarray:
+        """Whether each small count keeps enough values, none of them too likely.
+
+        Parameters
+        ----------
+        least
+            int64 array: number of values to keep.
+        possible
+            int64 array: number of values that the mark alone leaves; of two or three, one may be likelier than one half.
+        """
+        return (self.values >= least) & (self.highest <= np.maximum(POSTERIOR_AT_MOST, 1.5 / possible))
+
+
+def read(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> ReaderAudit:
+    """Compute what the reader holds possible of the small counts of a component; of more than a hundred, a hundred are judged.
+
+    Parameters
+    ----------
+    is_hidden
+        bool array: the small counts and what was hidden in addition.
+    choices
+        What `choose` returned with it.
+    key
+        Of the draws of this audit.
+    """
+    together = len(choices) <= _TOGETHER_AT_MOST
+    if together:
+        fillings, listed = _fillings(component, is_hidden, choices, key)
+        weights = np.prod([_chance(component, one, fillings, key) for one in choices], axis=0)
+    rows = []
+    # Those first that needed more than what was hidden already: their choice tells more.
+    judged = sorted(choices, key=lambda one: one.stage == 0)[:_JUDGED_AT_MOST]
+    for choice in judged:
+        if not together:
+            # Beyond that, a small count is judged by what circuits through it reach, and by its own choice.
+            fillings, listed = _fillings(component, is_hidden, [choice], key)
+            weights = _chance(component, choice, fillings, key)
+        rows.append((*_posterior(fillings[:, choice.cell], weights), len(fillings), listed))
+    values, highest, number, whole = zip(*rows, strict=True)
+    cells = np.array([one.cell for one in judged])
+    return ReaderAudit(cells, np.array(values), np.array(highest), np.array(number), np.array(whole))
+
+
+def _posterior(values: np.ndarray, weights: np.ndarray) -> tuple[int, float]:
+    """How many values are possible, and the posterior of the likeliest."""
+    if not weights.sum():
+        return 0, 1.0  # nothing speaks for any filling, so nothing is shown to be safe
+    _, place = np.unique(values, return_inverse=True)
+    shares = np.bincount(place, weights) / weights.sum()
+    return int((shares > POSTERIOR_COUNTS).sum()), float(shares.max())
+
+
+def _chance(component: Component, choice: Choice, fillings: np.ndarray, key: bytes) -> np.ndarray:
+    """The chance of a choice for each filling under a fresh secret, up to a factor.
+
+    A choice that begins with totals because a reader would have known too much is weighed as if it had come to them by itself.
+    That is a chance of at least `skips` times that of beginning there, whatever the counts: what it tells is bounded.
+    """
+    pools = [_pool(component, choice, place, key) for place in range(min(choice.stage + 1, len(STAGES)))]
+    shares = [_serving(component, choice.cell, place, pool, fillings) for place, pool in enumerate(pools)]
+    fails = [(1 - share) ** stage.draws for share, stage in zip(shares, STAGES, strict=False)]
+    skipped = choice.skips
+    comes = np.full(len(fillings), 1 - skipped)
+    if choice.stage > 0:
+        open_after_hidden = skipped + (1 - skipped) * fails[0]
+        comes = np.zeros(len(fillings))
+        for stage, fails_before in zip(STAGES[1 : choice.stage + 1], [1.0, *fails[1:]], strict=False):
+            comes = comes * np.asarray(fails_before) + open_after_hidden * stage.begins
+    if choice.circuit is None:
+        return comes * fails[-1]
+    # Of the proposals of a stage that serve, the chosen one is as likely as any other.
+    serves = _serving(component, choice.cell, choice.stage, [choice.circuit], fillings)
+    return comes * serves * (1 - fails[-1]) / np.maximum(shares[-1], 1 / (_POOL + 1))
+
+
+def _pool(component: Component, choice: Choice, place: int, key: bytes) -> list[np.ndarray]:
+    """Proposals of a stage, the one that was chosen among them."""
+    pool = list(proposals(component, choice, STAGES[place], key + b"pool", _POOL))
+    return [*pool, choice.circuit] if place == choice.stage and choice.circuit is not None else pool
+
+
+def _serving(component: Component, cell: int, place: int, pool: Sequence[np.ndarray], fillings: np.ndarray) -> np.ndarray:
+    """Which share of circuits lets a small count take enough values, for each filling."""
+    if not pool:
+        return np.zeros(len(fillings))
+    circuits, often = np.unique(pool, axis=0, return_counts=True)
+    least = needed(component, cell, STAGES[place])
+    serves = [line_values(component, fillings, circuit) >= least for circuit in circuits]
+    return np.asarray(often @ np.array(serves, float) / often.sum())
+
+
+def _moves(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> np.ndarray:
+    """Circuits of hidden cells through small counts, int64 array moves x cells: those that were chosen, and others."""
+    found = [one.circuit for one in choices if one.circuit is not None]
+    for choice in choices:
+        found += proposals(component, Choice(choice.cell, is_hidden, 0.0), STAGES[0], key + b"moves", _WAYS)
+    return np.unique(found, axis=0) if found else np.zeros((0, len(is_hidden)), np.int64)
+
+
+def _fillings(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> tuple[np.ndarray, bool]:
+    """Fillings near the true counts, float64 array fillings x cells, and whether they are all that moves lead to."""
+    moves = _moves(component, is_hidden, choices, key)
+    reach = 8.0 * component.values
+    low = np.maximum(component.low, component.counts - reach)
+    high = np.minimum(component.high, component.counts + reach)
+    moving = np.flatnonzero(moves.any(axis=0))
+    low, high, start, steps = low[moving], high[moving], component.counts[moving], moves[:, moving]
+    seen, listed = _reached(start, np.concatenate([steps, -steps]), low, high)
+    if not listed:
+        seen = _sampled(start, steps, (low, high), key)
+    found = np.repeat(component.counts[None], len(seen), axis=0)
+    found[:, moving] = seen
+    return found, listed
+
+
+def _reached(start: np.ndarray, steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, bool]:
+    """What steps lead to between the limits, and whether that is all: too many are not followed to the end."""
+    digits = np.random.default_rng(0).integers(-(2**62), 2**62, len(start))  # a row is told from others by its sum with these
+    rows = new = start[None]
+    while len(new):
+        if len(new) * len(steps) > _TRIED_AT_MOST or len(rows) > _LISTED_AT_MOST:
+            return rows, False
+        near = (new[:, None] + steps[None]).reshape(-1, len(start))
+        both = np.concatenate([rows, near[((near >= low) & (near <= high)).all(axis=1)]])
+        _, first = np.unique(both.astype(np.int64) @ digits, return_index=True)
+        new = both[first[first >= len(rows)]]
+        rows = np.concatenate([rows, new])
+    return rows, True
+
+
+def _sampled(start: np.ndarray, moves: np.ndarray, limits: tuple[np.ndarray, np.ndarray], key: bytes) -> np.ndarray:
+    """A random walk: each step goes along a move, anywhere between the ends of what is possible."""
+    draws = np.random.default_rng(int.from_bytes(key))
+    now = np.repeat(start[None], _CHAINS, axis=0)
+    kept = []
+    for step in range(_STEPS):
+        for _ in range(len(moves) // 8 + 1):
+            move = moves[draws.integers(len(moves), size=_CHAINS)]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ends = np.sort([(limit - now) / move for limit in limits], axis=0)
+            least = np.ceil(np.where(move == 0, -np.inf, ends[0]).max(axis=1))
+            most = np.floor(np.where(move == 0, np.inf, ends[1]).min(axis=1))
+            now = now + draws.integers(least.astype(int), most.astype(int) + 1)[:, None] * move
+        if step >= _UNUSED:
+            kept.append(now)
+    return np.concatenate(kept)
