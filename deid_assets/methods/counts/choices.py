@@ -60,7 +60,7 @@ class Stage(NamedTuple):
     name
         Part of the label of its draws.
     cells
-        What a circuit may contain: only what is hidden already; everything; or only totals.
+        What a circuit may contain: only what is hidden already; everything; or totals, and others only where there is no other way.
     widths
         Along a circuit, a small count must take this many times the values that it has to keep, or all that a 'T' allows.
     draws
@@ -85,6 +85,7 @@ STAGES = (
     Stage("enough", "everything", 1, 6, 0.15),
     Stage("totals", "totals", 2, 24, 0.25),
 )
+_OTHERS_THAN_TOTALS = 1_000.0
 _HIDDEN_COSTS, _SMALL_COSTS = 0.5, 1.5  # a small count adds nothing to what is hidden, but seldom allows many values
 
 
@@ -143,12 +144,10 @@ def line_values(component: Component, counts: np.ndarray, circuit: np.ndarray) -
 
 def proposals(component: Component, choice: Choice, stage: Stage, key: bytes, draws: int) -> Iterator[np.ndarray]:
     """Yield one circuit per draw of a stage; none where there is no circuit at all. No count is looked at."""
-    usable = {
-        "hidden": choice.is_hidden,
-        "everything": choice.is_hidden | component.can_hide,
-        "totals": component.is_total & (choice.is_hidden | component.can_hide),
-    }[stage.cells]
+    usable = choice.is_hidden if stage.cells == "hidden" else choice.is_hidden | component.can_hide
     usual = component.weights * np.where(component.is_small, _SMALL_COSTS, np.where(choice.is_hidden, _HIDDEN_COSTS, 1.0))
+    if stage.cells == "totals":
+        usual = np.where(component.is_total, 1.0, _OTHERS_THAN_TOTALS)
     for draw in range(draws):
         drawn = uniform(key, f"{choice.cell}|{stage.name}|{draw}", len(usual))
         found = component.circuits.through(choice.cell, np.where(usable, usual * (1 + drawn), np.inf))

@@ -15,6 +15,7 @@ from deid_assets_tests import examples
 
 _ATOMS = 5
 _WHOLE = 2**_ATOMS - 1
+KEY = bytes(32)
 _ROOM = 10  # above the largest count: what may be larger than that keeps its values
 _COMBINATIONS_AT_MOST = 300_000
 
@@ -104,7 +105,7 @@ def test_an_exposed_cell_never_passes(data):
 def test_what_is_masked_together_with_nothing_else_passes_brute_force(data):
     tables, rule = data.draw(overlapping_tables(people_at_most=7)), SmallCounts(4, 3)
     try:
-        found = mask(tables, rule)
+        found = mask(tables, KEY, rule)
     except UnprotectedError:
         return
     published = PublishedCounts.of_marks((tables.cells, tables.sums), found.shown, tables.contribution, 4)
