@@ -121,7 +121,7 @@ class TestFates:
     @pytest.mark.parametrize("table", ["eligible_claims", "held"])
     def test_a_claim_that_is_twice_in_a_table_has_no_place(self, store, table):
         columns, twice = "claim_id VARCHAR, member_id VARCHAR", [("of kept", "kept"), ("of kept", "kept")]
-        with pytest.raises(StoreError, match="12 rows of claims have 13 fates, because identifiers are not unique"):
+        with pytest.raises(StoreError, match="12 rows of claims have 13 fates, because identifiers"):
             claims_of(store, tables(store, **{table: (columns, twice)}))
 
 
