@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import (
@@ -69,19 +70,19 @@ def released_tags(tables: Mapping[str, Table], tags: Tags) -> np.ndarray:
 def write_kept_rows(candidate: kernel_input.Candidate, tags: Tags) -> Table:
     """Write the kept rows of the release about to be made into the scratch schema of its store."""
     kept = candidate.scratch("kept_rows")
-    write_table(kept, kept_rows_query(candidate, tags))
+    write_table(kept, kept_rows_of(candidate, tags))
     return kept
 
 
-def kept_rows_query(candidate: kernel_input.Candidate, tags: Tags, in_order: bool = False) -> str:
-    """SELECT the same rows, in the order of a file if asked for; writes the members' tags into the scratch schema."""
+def kept_rows_of(candidate: kernel_input.Candidate, tags: Tags) -> pa.RecordBatchReader:
+    """The same rows in the order of a file; writes the members' tags into the scratch schema."""
     policy, of = candidate.policy, MemberTables(*(candidate.tables[name] for name in KEPT_FROM))
     ids = of.profiles.query(f"SELECT member_id FROM {of.profiles.sql} ORDER BY member_id")["member_id"]
     tagged = candidate.scratch("member_tags")
     write_table(tagged, pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)}))
     members, claims = candidate.member_levels, candidate.claim_levels
     names = {column: policy.kept_name(column) for column in (*members, *claims)}
-    return kept_rows(of, tagged, members, claims, not policy.counts_population, in_order, names)
+    return kept_rows(of, tagged, members, claims, not policy.counts_population, names)
 
 
 NAME = "cross_release_risk"

@@ -11,10 +11,19 @@ from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
-from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, ColumnClasses, Followed, Form, LedgerTables
+from deid_assets.methods.utility.ledger import (
+    CLAIM_STEPS,
+    MEMBER_STEPS,
+    RELEASED,
+    ColumnClasses,
+    Followed,
+    Form,
+    LedgerTables,
+    RowFates,
+)
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, YEARS
-from deid_assets.store.tables import Query, Table, quoted, write_table
+from deid_assets.store.tables import Query, Table, quoted, write_table, write_view
 
 INPUTS = {
     "members": "members", "claims": "claims", "quarantined": "quarantined_rows", "delivered_codes": "delivered_codes",
@@ -64,18 +73,16 @@ def why_ledger_of(
         columns = followed[table]
         progress(done, accounts, f"rows of {table}")
         source = followed_rows()
-        fates = source.query(f"SELECT fate, count(*) AS n FROM {source.sql} GROUP BY ALL ORDER BY ALL")
         quarantined = _quarantined(made, table, _delivered_as(policy, [column.column for column in columns]))
-        rows += ledger.row_account(table, steps, dict(zip(fates["fate"], fates["n"], strict=True)), quarantined[""])
+        rows += ledger.row_account(table, steps, source.numbers(), quarantined[""])
         unreadable = _unreadable(made) if table == "claims" else {}
         done += 1
         for column in columns:
             progress(done, accounts, f"{table}, {column.column}")
             done += 1
-            groups = source.query(ledger.followed_values(column, source))
             left = quarantined.get(column.column, 0)
             rows += ledger.value_account(
-                column, steps, groups, _classes(domains, column), left, unreadable.get(column.column, 0)
+                column, steps, source.followed_values(column), _classes(domains, column), left, unreadable.get(column.column, 0)
             )
     return ledger.ledger_frame(rows)
 
@@ -159,38 +166,36 @@ def _scratch(made: LedgerTables, name: str) -> Table:
     return Table(made.members.file, "scratch", name)
 
 
-def _member_rows(made: LedgerTables) -> Table:
-    """Delivered members with their fate, and what the steps made of their values as h_<column>."""
-    fates, rows = _scratch(made, "ledger_member_fates"), _scratch(made, "ledger_members")
-    write_table(fates, ledger.member_fates(made))
+def _member_rows(made: LedgerTables) -> RowFates:
+    """The fates of delivered members, and what the steps made of the values of the released ones as h_<column>."""
+    fates = ledger.write_fates(_scratch(made, "ledger_member_fates"), Query(ledger.member_fates(made)), made.members)
+    released = _scratch(made, "ledger_members")
     shown = ", ".join(_held(column, "p") for column in made.profiles.columns() if column not in ("member_id", "released"))
     write_table(
-        rows,
-        f"SELECT m.*, f.fate, {shown} FROM {made.members.sql} AS m JOIN {fates.sql} AS f USING (member_id)"
-        f" LEFT JOIN {made.profiles.sql} AS p USING (member_id)",
+        released,
+        f"SELECT m.*, {shown} FROM {made.members.sql} AS m JOIN {fates.sql} AS f USING (member_id)"
+        f" LEFT JOIN {made.profiles.sql} AS p USING (member_id) WHERE f.fate = '{RELEASED}'",
     )
-    return rows
+    return RowFates(made.members, fates, released)
 
 
-def _claim_rows(policy: Policy, made: LedgerTables, known: Table) -> Table:
-    """Delivered claims with their fate, and what the steps made of the released ones as h_<column>."""
-    members = _scratch(made, "ledger_member_fates")
-    released, identified, rows = (_scratch(made, f"ledger_{name}") for name in ("released", "identified", "claims"))
-    # Only of released claims is it asked what the steps made of them.
-    of_released = f"SELECT member_id FROM {members.sql} WHERE fate = '{ledger.RELEASED}'"
-    write_table(released, f"SELECT * FROM {made.held.sql} WHERE member_id IN ({of_released})")
-    write_table(identified, identified_claims(policy, released, known))
+def _claim_rows(policy: Policy, made: LedgerTables, known: Table) -> RowFates:
+    """The fates of delivered claims, and what the steps made of the values of the released ones as h_<column>."""
+    members, released = _scratch(made, "ledger_member_fates"), _scratch(made, "ledger_claims")
+    rules = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
+    fates = ledger.write_fates(_scratch(made, "ledger_claim_fates"), rules, made.claims)
+    held = write_view(
+        _scratch(made, "ledger_held"),
+        f"SELECT * FROM {made.held.sql} WHERE member_id IN (SELECT member_id FROM {members.sql} WHERE fate = '{RELEASED}')",
+    )
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
-    fates = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
     write_table(
-        rows,
-        Query(
-            f"SELECT c.* EXCLUDE (claim_id), {shown} FROM ({fates.sql}) AS c"
-            f" LEFT JOIN {identified.sql} AS h ON h.claim_id = c.claim_id AND c.fate = '{ledger.RELEASED}'",
-            fates.parameters,
-        ),
+        released,
+        f"""SELECT c.* EXCLUDE (claim_id, fate), {shown}
+            FROM (FROM {made.claims.sql} POSITIONAL JOIN {fates.sql} WHERE fate = '{RELEASED}') AS c
+            LEFT JOIN ({identified_claims(policy, held, known)}) AS h USING (claim_id)""",
     )
-    return rows
+    return RowFates(made.claims, fates, released)
 
 
 def _held(column: str, alias: str) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from deid_assets.assessments.absence import absence_measurements, absent_members
 from deid_assets.assessments.attribute_leaks import passed_on_leaks
 from deid_assets.assessments.candidate_rows import ReleasedRows
-from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_query, why_not_compared
+from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_of, why_not_compared
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of, measurements_with_claims
@@ -160,7 +160,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
                 standing.earlier.roll,
                 standing.earlier.removal_digest,
                 standing.tried,
-                parquet_of_sorted(profiles, kept_rows_query(candidate, step.workplace.tags_in_order, in_order=True)),
+                parquet_of_sorted(kept_rows_of(candidate, step.workplace.tags_in_order)),
                 level_names_of_dimensions(policy, made["chosen_generalization"]),
                 standing.earlier.not_compared,
             ),

@@ -1,31 +1,28 @@
 """The kept rows of a release as a file: what later releases are compared with, in the restricted store (methods#meet)."""
 
-import tempfile
-from pathlib import Path
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deid_assets.methods.releases.comparison import COLUMNS, ORDER
 from deid_assets.store.tables import Table, connect, quoted
 
+_TEXTS = ["quasi_identifier", "value", "label"]
+_ROWS = 1 << 18
+
 
 def parquet_of(kept: Table) -> bytes:
-    """The kept rows as Parquet, sorted; the same rows give the same bytes."""
-    return parquet_of_sorted(kept, f"SELECT * FROM {kept.sql} ORDER BY {', '.join(map(quoted, ORDER))}")
+    """The kept rows of a table as Parquet, sorted; the same rows give the same bytes."""
+    columns, order = (", ".join(map(quoted, names)) for names in (COLUMNS, ORDER))
+    with connect(kept.file) as connection:
+        rows = connection.sql(f"SELECT {columns} FROM {kept.sql} ORDER BY {order}")
+        return parquet_of_sorted(rows.to_arrow_reader(_ROWS))
 
 
-def parquet_of_sorted(beside: Table, kept: str) -> bytes:
-    """Kept rows that a SELECT returns in their order, as Parquet.
-
-    The file is written beside the restricted store first, where only its owner can read it.
-
-    Parameters
-    ----------
-    beside
-        A table of the same store.
-    """
-    columns = ", ".join(map(quoted, COLUMNS))
-    with tempfile.TemporaryDirectory(dir=beside.file.parent, prefix=".kept-") as folder:
-        file = Path(folder) / "rows.parquet"
-        with connect(beside.file) as connection:
-            connection.execute("SET preserve_insertion_order = true")
-            connection.execute(f"COPY (SELECT {columns} FROM ({kept})) TO ? (FORMAT parquet, COMPRESSION zstd)", [str(file)])
-        return file.read_bytes()
+def parquet_of_sorted(kept: pa.RecordBatchReader) -> bytes:
+    """Kept rows that come in their order, as Parquet; a group of rows for each batch."""
+    file = pa.BufferOutputStream()
+    # Without the schema of Arrow, every reader finds text, not dictionaries.
+    with pq.ParquetWriter(file, kept.schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False) as writer:
+        for batch in kept:
+            writer.write_batch(batch)
+    return file.getvalue().to_pybytes()

@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from deid_assets.errors import StoreError
 from deid_assets.store import durable
@@ -246,24 +247,24 @@ def fingerprint(table: Table, key: bytes) -> str:
     return blake2b(f"{columns} {found['found'].iloc[0]}".encode(), digest_size=16, key=key).hexdigest()
 
 
-def write_table(table: Table, content: str | Query | pd.DataFrame) -> int:
+def write_table(table: Table, content: str | Query | pd.DataFrame | pa.RecordBatchReader) -> int:
     """Replace the table in one transaction and return its number of rows.
 
     Parameters
     ----------
     content
-        A SELECT (text or `Query`) over tables of the same file, or a frame.
+        A SELECT (text or `Query`) over tables of the same file, a frame, or a reader of Arrow batches.
     """
     durable.owner_only(table.file.parent)
     with connect(table.file) as connection:
         connection.execute("BEGIN")
         try:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.schema)}")
-            if isinstance(content, pd.DataFrame):
+            if isinstance(content, str):
+                content = Query(content)
+            elif not isinstance(content, Query):
                 connection.register("content_to_write", content)
                 content = Query("SELECT * FROM content_to_write")
-            elif isinstance(content, str):
-                content = Query(content)
             connection.execute(f"CREATE OR REPLACE TABLE {table.sql} AS {content.sql}", list(content.parameters))
             rows = int(connection.execute(f"SELECT count(*) FROM {table.sql}").fetchall()[0][0])
             connection.execute("COMMIT")

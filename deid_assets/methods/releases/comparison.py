@@ -24,12 +24,15 @@ released            BOOLEAN: whether the member is released
 `known` is 0 for members who are not released: what is known about them is never needed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
 from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -223,10 +226,12 @@ def kept_rows(
     members: Mapping[str, int],
     claims: Mapping[str, int],
     released_only: bool = False,
-    in_order: bool = False,
     names: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """SELECT the kept rows of a release.
+) -> pa.RecordBatchReader:
+    """Return the kept rows of a release, in the order of `ORDER`.
+
+    Claims are read once, as integers. Rows are then made of one quasi-identifier after the other and in parts, and text is
+    only a dictionary of each part, so that neither all rows nor their texts are in memory at once.
 
     Parameters
     ----------
@@ -236,57 +241,187 @@ def kept_rows(
         Level of each member-level and of each claim-level quasi-identifier in the release.
     released_only
         Whether the released members are the population, because classes are estimated from the release.
-    in_order
-        Whether the rows are in the order of `ORDER`, if the connection preserves it; otherwise they are in any order.
     names
         Quasi-identifier -> its name in the rows, if it has another one there.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        Of the columns `COLUMNS`, in the types of `KEPT`. The tables have been read when it is returned.
     """
-    people = f"""SELECT p.*, t.tag, p.released AND p.member_id NOT IN (SELECT member_id FROM {tables.suppressed.sql}) AS shown
-        FROM {tables.profiles.sql} AS p JOIN {tags.sql} AS t USING (member_id)"""
     of_members, of_claims = tables.profiles.columns(), tables.known.columns()
-    parts = {
-        names.get(column, column): _of_members(tables, column, level, of_members[column], names.get(column, column))
-        for column, level in members.items()
-    } | {
-        names.get(column, column): _of_claims(tables, column, level, of_claims[column], names.get(column, column))
-        for column, level in claims.items()
-    }
-    # One quasi-identifier after the other, because sorting all rows at once would need several times the memory; and by the
-    # place of the text among the values, because sorting numbers takes half as long.
-    selects = (
-        [f"({parts[column]} ORDER BY tag, service_day, place)" for column in sorted(parts)] if in_order else parts.values()
+    values = {column: _numbered(tables, column, level, of_members[column], True) for column, level in members.items()}
+    values |= {column: _numbered(tables, column, level, of_claims[column], False) for column, level in claims.items()}
+    shown = f"""SELECT p.*, t.tag, p.released AND p.member_id NOT IN (SELECT member_id FROM {tables.suppressed.sql}) AS shown
+        FROM {tables.profiles.sql} AS p JOIN {tags.sql} AS t USING (member_id)"""
+    people = f"""SELECT *, row_number() OVER (ORDER BY tag) - 1 AS rank
+        FROM ({shown}){" WHERE shown" if released_only else ""}"""
+    codes, joins = _codes({column: values[column] for column in members}, "p")
+    found = tables.profiles.arrays(f"SELECT tag, shown{codes} FROM ({people}) AS p{joins} ORDER BY rank")
+    visits = _Visits.of(tables.profiles.arrays(_claims(tables, people, {column: values[column] for column in claims})))
+    columns = {names.get(column, column): (column, _Texts.of(table)) for column, table in values.items()}
+    batches = (
+        _batch(name, texts, found, part)
+        for name, (column, texts) in sorted(columns.items(), key=itemgetter(0))
+        for part in (_of_members(found[column]) if column in members else visits.counted(column))
     )
-    only = " WHERE shown" if released_only else ""
-    return f"""WITH people AS (FROM ({people}){only}), claims AS MATERIALIZED ({_claims(tables, claims)})
-        SELECT tag, quasi_identifier, service_day::INTEGER AS service_day, value, label,
-          known::UINTEGER AS known, held::UINTEGER AS held, released
-        FROM ({" UNION ALL ".join(selects)})"""
+    return pa.RecordBatchReader.from_batches(KEPT, batches)
 
 
-def _of_members(tables: MemberTables, column: str, level: int, kind: str, name: str) -> str:
-    return f"""SELECT tag, '{name}' AS quasi_identifier, NULL AS service_day, p.{quoted(column)}::VARCHAR AS value, d.label,
-          1 AS known, 1 AS held, shown AS released, 1 AS place
-        FROM people AS p LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS d
-          ON d.value IS NOT DISTINCT FROM p.{quoted(column)}"""
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+KEPT = pa.schema(
+    [
+        ("tag", pa.uint64()), ("quasi_identifier", _TEXT), ("service_day", pa.int32()), ("value", _TEXT), ("label", _TEXT),
+        ("known", pa.uint32()), ("held", pa.uint32()), ("released", pa.bool_()),
+    ]
+)  # fmt: skip
+"""The types of kept rows while they are written; a file or a table has plain text in place of dictionaries."""
+
+_PART = 1 << 18
+"""Claims whose rows are made at a time: large enough for NumPy, and small beside the claims themselves."""
+
+_NO_DAY = 2**31 - 1
+"""Day of a claim that has none; the last in order."""
 
 
-def _claims(tables: MemberTables, columns: Iterable[str]) -> str:
-    """SELECT every claim that is known or held, with its member's tag and its day: joined once for all columns."""
-    own = tuple(columns)
-    shown = ", ".join(("claim_id", "member_id", "year", *map(quoted, own)))
-    return f"""SELECT tag, shown, coalesce({_DAY}, -c.year) AS service_day, {", ".join(f"c.{quoted(name)}" for name in own)},
-          c.known, c.held
-        FROM (SELECT {shown}, 1 AS known, 0 AS held FROM {tables.known.sql}
+def _numbered(tables: MemberTables, column: str, level: int, kind: str, of_members: bool) -> Table:
+    """Write each value of a quasi-identifier, its label, and its code in the order of the texts; a missing value is last."""
+    sources = (tables.profiles,) if of_members else (tables.known, tables.held)
+    found = " UNION ".join(f"SELECT DISTINCT {quoted(column)} AS value FROM {source.sql}" for source in sources)
+    # A missing value of a member is a value, and may have a label.
+    same = "IS NOT DISTINCT FROM" if of_members else "="
+    table = Table(tables.profiles.file, "scratch", f"kept_values_of_{column}")
+    write_table(
+        table,
+        f"""SELECT v.value, d.label, row_number() OVER (ORDER BY v.value::VARCHAR NULLS LAST) - 1 AS code
+            FROM ({found}) AS v
+            LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS d ON d.value {same} v.value""",
+    )
+    return table
+
+
+def _codes(values: Mapping[str, Table], rows: str) -> tuple[str, str]:
+    """SQL of the code of each column's value, and of the joins that find it."""
+    codes, joins = "", ""
+    for number, (column, table) in enumerate(values.items()):
+        codes += f", v{number}.code::UINTEGER AS {quoted(column)}"
+        joins += f" LEFT JOIN {table.sql} AS v{number} ON v{number}.value IS NOT DISTINCT FROM {rows}.{quoted(column)}"
+    return codes, joins
+
+
+def _claims(tables: MemberTables, people: str, values: Mapping[str, Table]) -> str:
+    """SELECT every claim that is known or held: the number of its member, its day, and the code of each value."""
+    shown = ", ".join(("claim_id", "member_id", "year", *map(quoted, values)))
+    codes, joins = _codes(values, "c")
+    return f"""WITH people AS MATERIALIZED ({people})
+        SELECT p.rank::UINTEGER AS rank, coalesce({_DAY}, -c.year, {_NO_DAY})::INTEGER AS day, c.held{codes}
+        FROM (SELECT {shown}, false AS held FROM {tables.known.sql}
               WHERE member_id IN (SELECT member_id FROM people WHERE shown)
-              UNION ALL SELECT {shown}, 0, 1 FROM {tables.held.sql}) AS c
-        JOIN people USING (member_id) LEFT JOIN {tables.dates.sql} AS d USING (claim_id)"""
+              UNION ALL SELECT {shown}, true FROM {tables.held.sql}) AS c
+        JOIN people AS p USING (member_id) LEFT JOIN {tables.dates.sql} AS d USING (claim_id){joins}"""
 
 
-def _of_claims(tables: MemberTables, column: str, level: int, kind: str, name: str) -> str:
-    # The label follows from the value, so that it is looked up once for each day that has the value.
-    return f"""SELECT tag, '{name}' AS quasi_identifier, service_day, c.value::VARCHAR AS value, l.label, known, held,
-          shown AS released, l.place
-        FROM (SELECT tag, shown, service_day, {quoted(column)} AS value,
-                sum(known) AS known, sum(held) AS held FROM claims GROUP BY ALL) AS c
-        LEFT JOIN (SELECT *, dense_rank() OVER (ORDER BY value::VARCHAR) AS place FROM (
-          {labels_query(tables.domains, column, level, kind)})) AS l ON l.value = c.value"""
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Rows of a quasi-identifier: of whom, when (None at member level), which value, and how often known and held."""
+
+    person: np.ndarray
+    day: np.ndarray | None
+    code: np.ndarray
+    known: np.ndarray
+    held: np.ndarray
+
+
+def _of_members(codes: np.ndarray) -> Iterator[_Part]:
+    for start in range(0, len(codes), _PART):
+        code = codes[start : start + _PART]
+        once = np.ones(len(code), dtype=np.uint32)
+        yield _Part(np.arange(start, start + len(code)), None, code, once, once)
+
+
+@dataclass(frozen=True, eq=False)
+class _Visits:
+    """Claims in the order of members and days.
+
+    Attributes
+    ----------
+    person, day
+        (v,): whose and when, of each day on which a member has claims.
+    first
+        (v + 1,): the first claim of each of these days, and the number of claims.
+    order
+        (n,): the claims, as they were read, in this order.
+    claims
+        (n,) held, and the code of each value by column; as they were read.
+    """
+
+    person: np.ndarray
+    day: np.ndarray
+    first: np.ndarray
+    order: np.ndarray
+    claims: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(cls, claims: dict[str, np.ndarray]) -> "_Visits":
+        """Sort what `_claims` selects."""
+        person, day = claims.pop("rank"), claims.pop("day")
+        earliest = int(day.min(initial=_NO_DAY))
+        key = person.astype(np.int64) * (_NO_DAY - earliest + 1) + (day.astype(np.int64) - earliest)
+        order = np.argsort(key, kind="stable")
+        first = np.flatnonzero(np.diff(key[order], prepend=-1))
+        return cls(person[order[first]], day[order[first]], np.append(first, len(order)), order, claims)
+
+    def counted(self, column: str) -> Iterator[_Part]:
+        """How often each value is known and held on each of the days."""
+        code, held = self.claims[column], self.claims["held"]
+        size = int(code.max(initial=0)) + 1
+        cuts = np.unique(np.append(np.searchsorted(self.first, np.arange(0, self.first[-1], _PART)), len(self.person)))
+        for start, end in pairwise(cuts):
+            of_visits = self.first[start : end + 1]
+            claims = self.order[of_visits[0] : of_visits[-1]]
+            visit = np.repeat(np.arange(start, end), np.diff(of_visits))
+            key = (visit * size + code[claims]) * 2 + held[claims]
+            key.sort()
+            each = np.flatnonzero(np.diff(key >> 1, prepend=-1))
+            times_held = np.add.reduceat(key & 1, each)
+            visit, value = np.divmod(key[each] >> 1, size)
+            known = np.diff(each, append=len(key)) - times_held
+            yield _Part(self.person[visit], self.day[visit], value, known.astype(np.uint32), times_held.astype(np.uint32))
+
+
+@dataclass(frozen=True, eq=False)
+class _Texts:
+    """The text and the label of each value, by its code, as dictionaries."""
+
+    values: tuple[np.ndarray, pa.Array]
+    labels: tuple[np.ndarray, pa.Array]
+
+    @classmethod
+    def of(cls, numbered: Table) -> "_Texts":
+        """Read what `_numbered` wrote."""
+        found = numbered.query(f"SELECT value::VARCHAR AS value, label FROM {numbered.sql} ORDER BY code")
+        return cls(*(_dictionary(found[column]) for column in ("value", "label")))
+
+
+def _dictionary(texts: pd.Series) -> tuple[np.ndarray, pa.Array]:
+    codes, distinct = pd.factorize(texts)
+    return codes.astype(np.int32), pa.array(distinct.tolist(), pa.string())
+
+
+def _batch(name: str, texts: _Texts, found: Mapping[str, np.ndarray], part: _Part) -> pa.RecordBatch:
+    """The kept rows of a part."""
+
+    def text(numbers: np.ndarray, distinct: pa.Array) -> pa.DictionaryArray:
+        own = numbers[part.code]
+        return pa.DictionaryArray.from_arrays(pa.array(own, mask=own < 0), distinct)
+
+    rows = len(part.person)
+    day = pa.nulls(rows, pa.int32()) if part.day is None else pa.array(part.day, mask=part.day == _NO_DAY)
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, dtype=np.int32)), pa.array([name]))
+    return pa.record_batch(
+        [
+            found["tag"][part.person], column, day, text(*texts.values), text(*texts.labels), part.known, part.held,
+            found["shown"][part.person],
+        ],
+        schema=KEPT,
+    )  # fmt: skip

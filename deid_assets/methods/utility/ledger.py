@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from deid_assets.errors import StoreError
 from deid_assets.methods.preparation.eligibility import UNREAD_CODE, is_no_newborn, is_procedure
-from deid_assets.store.tables import Query, Table, quoted
+from deid_assets.store.tables import Query, Table, literal, quoted, write_table
 
 RELEASED, UNACCOUNTED = "released", "unaccounted"
 
@@ -87,7 +88,10 @@ class LedgerTables:
 
 
 def member_fates(tables: LedgerTables) -> str:
-    """SELECT member_id and fate of every delivered member: a step of MEMBER_STEPS, RELEASED or UNACCOUNTED."""
+    """SELECT member_id and fate of every delivered member, in the order of their rows.
+
+    The fate is a step of MEMBER_STEPS, RELEASED or UNACCOUNTED.
+    """
     t = tables
     return f"""
         WITH removed AS (
@@ -107,11 +111,12 @@ def member_fates(tables: LedgerTables) -> str:
             WHEN m.member_id IN (SELECT member_id FROM {t.suppressed.sql}) THEN 'suppression'
             ELSE '{RELEASED}' END AS fate
         FROM {t.members.sql} AS m
-        LEFT JOIN removed AS r USING (member_id) LEFT JOIN {t.profiles.sql} AS p USING (member_id)"""
+        LEFT JOIN removed AS r USING (member_id) LEFT JOIN {t.profiles.sql} AS p USING (member_id)
+        ORDER BY m.rowid"""
 
 
 def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, drop_non_procedures: bool) -> Query:
-    """SELECT every delivered claim with its fate: a step of CLAIM_STEPS, RELEASED or UNACCOUNTED.
+    """SELECT the fate of every delivered claim, in the order of their rows: a step of CLAIM_STEPS, RELEASED or UNACCOUNTED.
 
     Parameters
     ----------
@@ -124,7 +129,7 @@ def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, 
     newborn = "false" if newborn_days is None else f"NOT {is_no_newborn(t.claims, 'm', 'c')}"
     no_procedure = f"{is_procedure('c', 'book')} IS NOT TRUE" if drop_non_procedures else "false"
     sql = f"""
-        SELECT c.*, CASE
+        SELECT CASE
             WHEN f.fate IS NULL THEN '{UNACCOUNTED}'
             WHEN e.claim_id IS NULL THEN CASE WHEN {newborn} THEN 'newborn'
                 WHEN {no_procedure} THEN 'no_procedure' ELSE '{UNACCOUNTED}' END
@@ -137,8 +142,37 @@ def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, 
         LEFT JOIN {members.sql} AS f ON f.member_id = c.member_id
         LEFT JOIN (SELECT code, is_procedure FROM {t.code_book.sql} WHERE kind = 'procedure') AS book ON book.code = c.cpt
         LEFT JOIN (SELECT claim_id FROM {t.eligible_claims.sql}) AS e USING (claim_id)
-        LEFT JOIN (SELECT claim_id FROM {t.held.sql}) AS h USING (claim_id)"""
+        LEFT JOIN (SELECT claim_id FROM {t.held.sql} WHERE member_id IN (
+            SELECT member_id FROM {members.sql} WHERE fate IN ('suppression', '{RELEASED}'))) AS h USING (claim_id)
+        ORDER BY c.rowid"""
     return Query(sql, () if newborn_days is None else (newborn_days,))
+
+
+def write_fates(fates: Table, found: Query, rows: Table) -> Table:
+    """Write the fate of each row of a delivered table, so that it stands at the place of its row.
+
+    Parameters
+    ----------
+    found
+        `member_fates` or `claim_fates`.
+    rows
+        The delivered table.
+
+    Raises
+    ------
+    StoreError
+        If a row has several fates, because an identifier is not unique in a table that tells them.
+    """
+    # As an enumeration, because all rows are grouped by their fates once for each column.
+    steps = ", ".join(map(literal, dict.fromkeys((*CLAIM_STEPS, *MEMBER_STEPS, RELEASED, UNACCOUNTED))))
+    small = f"SELECT * REPLACE (fate::ENUM ({steps}) AS fate) FROM ({found.sql})"
+    written, delivered = write_table(fates, Query(small, found.parameters)), rows.count()
+    if written != delivered:
+        raise StoreError(
+            f"{delivered} rows of {rows.name} have {written} fates, because identifiers in the store are not unique; "
+            "run again from the intake"
+        )
+    return fates
 
 
 @dataclass(frozen=True)
@@ -192,22 +226,49 @@ class Followed:
     unique: bool = False
 
 
-def followed_values(column: Followed, rows: Table) -> str:
-    """SELECT fate, v0 (the delivered text), v1 .. (each form), n: how many rows have them.
+@dataclass(frozen=True)
+class RowFates:
+    """The fate of every row of a delivered table.
 
-    Parameters
+    Only the released rows are copied: what becomes of a value in another row, its fate says.
+
+    Attributes
     ----------
-    rows
-        The delivered rows as d, their fate as fate, and what the steps made of them, as the forms name it.
+    delivered
+        The delivered table.
+    fates
+        What `write_fates` wrote: the fate of each of its rows, in their order.
+    released
+        The released rows, with all that was delivered and what the steps made of it, as the forms name it.
     """
-    forms = ", ".join(
-        f"CASE WHEN fate = '{RELEASED}' THEN ({form.sql})::VARCHAR END AS v{n}" for n, form in enumerate(column.forms, 1)
-    )
-    # A key needs no text for each row: its values are as many as its rows.
-    delivered = "'a key'" if column.unique else f"{quoted(column.column)}::VARCHAR"
-    if column.unique:
-        forms = ", ".join(f"CASE WHEN fate = '{RELEASED}' THEN 'a key' END AS v{n}" for n in range(1, len(column.forms) + 1))
-    return f"SELECT fate, {delivered} AS v0{', ' + forms if forms else ''}, count(*) AS n FROM {rows.sql} GROUP BY ALL"
+
+    delivered: Table
+    fates: Table
+    released: Table
+
+    def numbers(self) -> dict[str, int]:
+        """How many rows have each fate."""
+        found = self.fates.query(f"SELECT fate::VARCHAR AS fate, count(*) AS n FROM {self.fates.sql} GROUP BY ALL")
+        return dict(zip(found["fate"], found["n"].tolist(), strict=True))
+
+    def followed_values(self, column: Followed) -> pd.DataFrame:
+        """Each fate, v0 (the delivered text), v1 .. (each form) and n: how many rows have them."""
+        # A key needs no text for each row: its values are as many as its rows.
+        delivered = "'a key'" if column.unique else f"{quoted(column.column)}::VARCHAR"
+        forms = ["'a key'" if column.unique else f"({form.sql})::VARCHAR" for form in column.forms]
+        # The rows of two tables side by side: a join would first build a table of all rows.
+        return self.delivered.query(
+            f"""SELECT fate::VARCHAR AS fate, * EXCLUDE (fate) FROM (
+                  SELECT fate, {delivered} AS v0{"".join(f", NULL::VARCHAR AS v{n}" for n, _ in enumerate(forms, 1))},
+                    count(*) AS n
+                  FROM (SELECT {quoted(column.column)} FROM {self.delivered.sql})
+                    POSITIONAL JOIN (SELECT fate FROM {self.fates.sql})
+                  WHERE fate <> '{RELEASED}' GROUP BY ALL)
+                UNION ALL
+                SELECT '{RELEASED}', {delivered} AS v0{"".join(f", {form} AS v{n}" for n, form in enumerate(forms, 1))},
+                  count(*) AS n
+                FROM {self.released.sql} GROUP BY ALL HAVING count(*) > 0"""
+        )
 
 
 @dataclass(frozen=True)
@@ -280,7 +341,7 @@ def value_account(
     steps
         MEMBER_STEPS or CLAIM_STEPS.
     groups
-        Rows of `followed_values`.
+        Rows of `RowFates.followed_values`.
     classes
         If a hierarchy generalizes the column.
     quarantined, unreadable

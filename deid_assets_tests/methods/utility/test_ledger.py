@@ -1,11 +1,14 @@
 """Every delivered row and value ends at one step, and the steps add up."""
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deid_assets.errors import StoreError
 from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import (
     CLAIM_STEPS,
@@ -16,11 +19,14 @@ from deid_assets.methods.utility.ledger import (
     Followed,
     Form,
     LedgerTables,
+    RowFates,
     entropy,
     row_account,
     value_account,
 )
-from deid_assets_tests.methods.small_tables import SmallStore
+from deid_assets.store.tables import Query, Table
+from deid_assets_tests import examples
+from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
 MEMBERS = ("opted", "withdrew", "sensitive", "unread", "quarantine", "nobody", "undrawn", "cut", "flagged", "kept")
 """One member for each fate."""
@@ -63,8 +69,15 @@ def tables(store: SmallStore, **changes) -> LedgerTables:
 
 
 def claims_of(store: SmallStore, made: LedgerTables) -> dict[str, str]:
-    members = store.write("member_fates", ledger.member_fates(made))
-    return {row[0]: row[-1] for row in store.rows(ledger.claim_fates(made, members, 28, True))}
+    return by_claim(store, made, 28, True)
+
+
+def by_claim(store: SmallStore, made: LedgerTables, *rules) -> dict[str, str]:
+    """The fate of each claim, which is at its place."""
+    members, claims = (Table(store.file, "tests", name) for name in ("member_fates", "claim_fates"))
+    ledger.write_fates(members, Query(ledger.member_fates(made)), made.members)
+    ledger.write_fates(claims, ledger.claim_fates(made, members, *rules), made.claims)
+    return dict(store.rows(f"SELECT claim_id, fate FROM {made.claims.sql} POSITIONAL JOIN {claims.sql}"))
 
 
 class TestFates:
@@ -102,10 +115,55 @@ class TestFates:
         assert dict(store.rows(ledger.member_fates(kept)))["cut"] == UNACCOUNTED, "they still have a claim"
 
     def test_a_rule_that_the_policy_does_not_have_explains_nothing(self, store):
-        made = tables(store)
-        members = store.write("member_fates", ledger.member_fates(made))
-        found = {row[0]: row[-1] for row in store.rows(ledger.claim_fates(made, members, None, False))}
+        found = by_claim(store, tables(store), None, False)
         assert found["of nobody"] == found["no procedure"] == UNACCOUNTED
+
+    @pytest.mark.parametrize("table", ["eligible_claims", "held"])
+    def test_a_claim_that_is_twice_in_a_table_has_no_place(self, store, table):
+        columns, twice = "claim_id VARCHAR, member_id VARCHAR", [("of kept", "kept"), ("of kept", "kept")]
+        with pytest.raises(StoreError, match="12 rows of claims have 13 fates, because identifiers"):
+            claims_of(store, tables(store, **{table: (columns, twice)}))
+
+
+class TestRowFates:
+    @settings(max_examples=examples.of(20), deadline=None)
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from(["sample", "long_tail", RELEASED]), st.sampled_from([None, "x", "y"]),
+                      st.sampled_from([None, 1, 2])),
+            max_size=12,
+        ),
+        st.booleans(),
+    )  # fmt: skip
+    def test_values_are_counted_as_one_by_one(self, rows, unique):
+        with small_store() as store:
+            delivered = store.table("delivered", "value VARCHAR", [(value,) for _, value, _ in rows])
+            fates = store.table("fates", "fate VARCHAR", [(fate,) for fate, *_ in rows])
+            released = store.table(
+                "released", "value VARCHAR, h_value INTEGER", [(value, form) for fate, value, form in rows if fate == RELEASED]
+            )
+            made = RowFates(delivered, fates, released)
+            column = Followed("claims", "value", (Form("grouping", "h_value"), Form("dates", "h_value * 10")), unique=unique)
+            groups, numbers = made.followed_values(column), made.numbers()
+        wanted = Counter()
+        for fate, value, form in rows:
+            forms = ("a key", "a key") if unique else (form and str(form), form and f"{form}0")
+            wanted[fate, "a key" if unique else value, *(forms if fate == RELEASED else (None, None))] += 1
+        found = groups.astype(object).where(groups.notna(), None).itertuples(index=False)
+        assert {tuple(row[:-1]): row[-1] for row in found} == wanted and len(groups) == len(wanted)
+        assert numbers == Counter(fate for fate, *_ in rows)
+
+    def test_fates_stay_beside_their_rows_in_a_table_of_many(self, store):
+        """Row n has the value n % 5 and the fate of this value: rows of several groups, read by several threads."""
+        delivered = store.write("delivered", "SELECT n % 5 AS value FROM range(700_000) AS t(n)")
+        fates = Table(store.file, "tests", "fates")
+        found = "SELECT if(n % 5 < 3, 'sample', 'long_tail') AS fate FROM range(700_000) AS t(n) ORDER BY n"
+        ledger.write_fates(fates, Query(found), delivered)
+        released = store.table("released", "value INTEGER", [])
+        found = RowFates(delivered, fates, released).followed_values(Followed("claims", "value"))
+        assert sorted(found.itertuples(index=False, name=None)) == sorted(
+            ("sample" if value < 3 else "long_tail", str(value), 140_000) for value in range(5)
+        )
 
 
 def groups(*rows: tuple, forms: int = 1) -> pd.DataFrame:
