@@ -409,8 +409,8 @@ def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
     audit, reader = found.audit, found.reader
     known = {name: int(low) for name, low, high in zip(audit.cells, audit.low, audit.high, strict=True) if low == high}
     told_of = (
-        f". To a reader who knows the program but not the secret, each keeps at least {reader.values.min()} values, none likelier "
-        f"than {reader.highest.max():.2f}"
+        f". To a reader who knows the program but not the secret, each keeps at least {reader.values.min()} values, none "
+        f"likelier than {reader.highest.max():.2f}"
         if len(reader.values)
         else ""
     )
@@ -445,7 +445,8 @@ def secret_of(file: Path | None) -> "Secret":
     if secret is None:
         raise CountsError(
             "masks and noise need a secret: set DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND, or give --secret-file. "
-            "Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get other masks and fresh noise"
+            "Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get other masks and fresh "
+            "noise"
         )
     return secret
 

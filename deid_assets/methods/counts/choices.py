@@ -60,7 +60,7 @@ class Stage(NamedTuple):
     name
         Part of the label of its draws.
     cells
-        What a circuit may contain: only what is hidden already; everything; or totals, and others only where there is no other way.
+        What a circuit may contain: only what is hidden already; everything; or totals, and others where there is no other way.
     widths
         Along a circuit, a small count must take this many times the values that it has to keep, or all that a 'T' allows.
     draws
