@@ -408,16 +408,10 @@ def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
     small, hidden = found.shown.count("T"), found.shown.count("H")
     audit, reader = found.audit, found.reader
     known = {name: int(low) for name, low, high in zip(audit.cells, audit.low, audit.high, strict=True) if low == high}
-    told_of = (
-        f". To a reader who knows the program but not the secret, each keeps at least {reader.values.min()} values, none likelier "
-        f"than {reader.highest.max():.2f}"
-        if len(reader.values)
-        else ""
-    )
     content = counts_csv(read.cells, found.shown, read.contribution, read.sums)
     return {
         "refused": False,
-        "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them{told_of}",
+        "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them",
         "reader": {
             "judged": len(reader.values),
             "least_values": int(reader.values.min(initial=how.small.threshold)),
@@ -540,9 +534,18 @@ def answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
             name = " / ".join(row[part] for part in ("table", "row", "column"))
             click.echo(f"{row['finding']:26} {name}: {_value(row)}")
         click.echo(found["summary"], err=printed is not None)
+        if found.get("reader", {}).get("judged"):
+            click.echo(_of_reader(found["reader"]), err=True)
         if "ledger" in found:
             click.echo(found["ledger"], err=True)
     sys.exit(REFUSED if refused else 0)
+
+
+def _of_reader(reader: dict[str, Any]) -> str:
+    return (
+        f"to a reader who knows the program but not the secret, {reader['judged']} small counts in sums keep at least "
+        f"{reader['least_values']} values each, none likelier than {reader['highest_posterior']:.2f}"
+    )
 
 
 def _value(row: dict[str, Any]) -> str:

@@ -81,6 +81,9 @@ def test_what_is_masked_is_nowhere_in_what_is_written_or_said(here):
     (here / "t.csv").write_text(wide)
     done = table("t.csv", "--rows", "d", "--total", "Total", "--threshold", 8000, "--json")
     assert done.exit_code == 0
+    reader = json.loads(done.stdout)["reader"]
+    assert reader["judged"] == 3 and reader["least_values"] >= 5
+    assert "reader" not in (here / "out/document.json").read_text() + (here / "out/report.html").read_text()
     texts = [done.output, *(path.read_text() for path in (here / "out").iterdir())]
     assert not [text for text in texts if re.search("700[123]", text)]
 
