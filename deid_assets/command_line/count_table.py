@@ -262,14 +262,17 @@ def _worked(declared: _Declared, how: Protection, where: _Files) -> dict[str, An
     protecting = how.stated()
     done = protected(CountTables(stated.names, np.array(shown, np.int64), stated.sums, persons), protecting)
     found = _told(tables, stated, done, how)
+    if found["refused"]:
+        return found
+    if how.method == "mask":
+        found["summary"] += (
+            f". In {', '.join(path.name for path in files)}, T is {small or 'blank'} and H is {hidden or 'blank'}"
+        )
+    # What is said of ledger and reader is for who keeps the true counts, and is not among the contents.
+    contents = _contents(tables, stated, done, found, (small, hidden))
+    found |= recorded(done.published, protecting)
     if not found["refused"]:
-        found |= recorded(done.published, protecting)
-    if not found["refused"]:
-        if how.method == "mask":
-            found["summary"] += (
-                f". In {', '.join(path.name for path in files)}, T is {small or 'blank'} and H is {hidden or 'blank'}"
-            )
-        write_folder(where.out, _contents(tables, stated, done, found, (small, hidden)))
+        write_folder(where.out, contents)
         found["reader"] = dict(done.reader)
     return found
 

@@ -401,7 +401,7 @@ def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
 
     tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
     try:
-        with _progress("small counts that depend on each other") as told:
+        with _progress("groups of small counts that depend on each other") as told:
             found = mask(tables, how.secret.derive("masks of count tables"), how.small, watch=Watch(told=told))
     except UnprotectedError as error:
         return _refused(str(error))
@@ -439,7 +439,7 @@ def secret_of(file: Path | None) -> "Secret":
     if secret is None:
         raise CountsError(
             "masks and noise need a secret: set DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND, or give --secret-file. "
-            "Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get other masks and fresh noise"
+            "Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get other masks and new noise"
         )
     return secret
 

@@ -131,6 +131,7 @@ def test_tables_are_entered_in_the_ledger_before_they_are_written_and_repeat_wit
     again = table(*options, method=method, out="again")
     assert again.exit_code == 0 and (here / "again/tidy.csv").read_bytes() == (here / "out/tidy.csv").read_bytes()
     assert (here / "kept/count_ledger.json").read_bytes() == kept
+    assert (here / "again/document.json").read_bytes() == (here / "out/document.json").read_bytes()
     (listed,) = json.loads(kept)["files"]
     shown = [row["count"] for row in csv.DictReader((here / "out/counts.csv").read_text().splitlines())]
     assert sorted(str(cell[4]) for cell in listed["cells"]) == sorted(shown)
