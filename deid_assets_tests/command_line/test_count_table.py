@@ -113,6 +113,7 @@ def test_nothing_is_protected_without_a_secret_or_a_stated_ledger(monkeypatch, h
     done = table("wide.csv", *OPTIONS, "--ledger", "kept", method=method)
     assert done.exit_code == 1 and "masks and noise need a secret" in done.output
     assert not (here / "out").exists() and not (here / "kept").exists()
+    assert table("wide.csv", *OPTIONS, method="audit", out=None).exit_code == 2
 
 
 @pytest.mark.parametrize("method", ["mask", "noise"])
