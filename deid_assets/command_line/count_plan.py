@@ -85,7 +85,7 @@ class _Masks:
     help="Number of possible values that a hidden small count keeps at least.",
 )
 @click.option("--sums", "sums_file", type=FILE, help="CSV with the columns table, row, column, sums.")
-@click.option("--no-sums", is_flag=True, help="No sums hold between these cells, and none can be guessed.")
+@click.option("--no-sums", is_flag=True, help="No sums hold but those that are stated, and none can be guessed.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
@@ -129,8 +129,6 @@ def _read(file: Path, masks: _Masks) -> "CountFile":
     read = read_counts(file, masks.sums_file)
     if read.sd is not None:
         raise CountsError(f"{file}: it has a column 'sd', so its counts have noise; a plan needs the true counts")
-    if masks.no_sums and read.sums:
-        raise click.UsageError("--no-sums, but the tables state sums")
     if not masks.no_sums and not read.sums:
         raise CountsError(
             f"{file}: no sums are stated, and without them every threshold seems enough. State which cells add up to which "

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deid_assets.methods.counts.tables import CellName, CountTables
 
 _NAMED_AT_MOST = 3
+_SECONDS = "How long the audit of a table, or of all files of the ledger, may take; what is not proven hidden by then fails."
 _OWN_FILES = {"counts.csv", "report.html", "document.json"}
 
 
@@ -76,7 +77,7 @@ class Protection:
     secret_file
         Of the secret.
     seconds
-        How long the audit beside the ledger may take.
+        How long the audit of a table, or of all files of the ledger, may take.
     asked
         The ledger.
     """
@@ -124,6 +125,8 @@ class Protected:
         Whether the tables would still give counts away.
     published
         What is to be entered in the ledger before anything is written.
+    reader
+        What a reader who knows the program learns of masks. It is computed of true counts, so it is said and not written.
     """
 
     tables: "CountTables"
@@ -133,6 +136,7 @@ class Protected:
     summary: str = ""
     refused: bool = False
     published: Any = None
+    reader: Mapping[str, Any] = field(default_factory=dict)
 
 
 @click.command("table")
@@ -185,7 +189,7 @@ class Protected:
 @LEDGER
 @LOCKOUT
 @RHO
-@click.option("--seconds", type=ABOVE_0, default=60, show_default=True, help="As in `deid counts protect`.")
+@click.option("--seconds", type=ABOVE_0, default=60, show_default=True, help=_SECONDS)
 @click.option("--out", type=FILE, help="New folder for the tables and their report.")
 @AS_JSON
 @gathering("declared", _Declared)
@@ -258,14 +262,18 @@ def _worked(declared: _Declared, how: Protection, where: _Files) -> dict[str, An
     protecting = how.stated()
     done = protected(CountTables(stated.names, np.array(shown, np.int64), stated.sums, persons), protecting)
     found = _told(tables, stated, done, how)
+    if found["refused"]:
+        return found
+    if how.method == "mask":
+        found["summary"] += (
+            f". In {', '.join(path.name for path in files)}, T is {small or 'blank'} and H is {hidden or 'blank'}"
+        )
+    # What is said of ledger and reader is for who keeps the true counts, and is not among the contents.
+    contents = _contents(tables, stated, done, found, (small, hidden))
+    found |= recorded(done.published, protecting)
     if not found["refused"]:
-        found |= recorded(done.published, protecting)
-    if not found["refused"]:
-        if how.method == "mask":
-            found["summary"] += (
-                f". In {', '.join(path.name for path in files)}, T is {small or 'blank'} and H is {hidden or 'blank'}"
-            )
-        write_folder(where.out, _contents(tables, stated, done, found, (small, hidden)))
+        write_folder(where.out, contents)
+        found["reader"] = dict(done.reader)
     return found
 
 
@@ -327,7 +335,8 @@ def protected(tables: "CountTables", how: "Protecting") -> Protected:
     in_order = [rows[name] for name in tables.cells]
     shown = tuple(int(row["count"]) if row["count"].lstrip("-").isdigit() else row["count"] for row in in_order)
     if how.noise is None:
-        return Protected(tables, shown, None, found["known"], found["summary"], published=found["published"])
+        known, summary = found["known"], found["summary"]
+        return Protected(tables, shown, None, known, summary, published=found["published"], reader=found["reader"])
     sd = tuple(float(row["sd"] or np.inf) for row in in_order)
     known = {name: one for name, one, width in zip(tables.cells, shown, sd, strict=True) if width == 0 and isinstance(one, int)}
     return Protected(tables, shown, sd, known, found["summary"], published=found["published"])

@@ -28,15 +28,17 @@ if TYPE_CHECKING:
     from deid_assets.command_line.count_files import CountFile
     from deid_assets.methods.counts.audit import SmallCounts
     from deid_assets.methods.counts.noise import NoiseRule
+    from deid_assets.methods.counts.tables import CountTables
     from deid_assets.release.counts.ledger import CountLedger
     from deid_assets.release.keys import Secret
 
 _DELTA = 1e-5
+_NAMED_AT_MOST = 3
 _SHAPE = {"zeros": "noisy", "claims": "scaled"}
 """Keys all noise of count tables; it has the defaults of two options, so that earlier tables repeat their numbers."""
 
 _SUMS = click.option("--sums", "sums_file", type=FILE, help="CSV with the columns table, row, column, sums.")
-_NO_SUMS = click.option("--no-sums", is_flag=True, help="No sums hold between these cells, and none can be guessed.")
+_NO_SUMS = click.option("--no-sums", is_flag=True, help="No sums hold but those that are stated, and none can be guessed.")
 _THRESHOLD = click.option(
     "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Counts from 1 to one less are small."
 )
@@ -129,6 +131,8 @@ def audit_command(
         rule = SmallCounts(stated.threshold, stated.values, stated.zeros != "protected")
         found = _noisy_findings(read, rule, sd, repeats) if all(is_noisy) else masked_findings(read, rule, seconds)
         table = found.pop("table")
+        if not stated.no_sums and not all(is_noisy):
+            found |= _beside_sums(read, found)
         if kept["ledger"] is not None:
             found |= _beside_ledger(kept["ledger"], read, None if all(is_noisy) else rule, (sd, seconds), found)
         if written.output is not None:
@@ -321,6 +325,8 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
         if read.sd is not None:
             raise CountsError(f"{file}: it has a column 'sd', so its counts have noise already; protect the true counts")
         _sums_are_stated([read], stated.no_sums)
+        if not stated.no_sums:
+            _require_no_forgotten_sum(file, tables_of(read))
         small = SmallCounts(stated.threshold, stated.values, stated.zeros != "protected")
         how = Protecting(small, secret_of(noise["secret_file"]), noise["asked"].open(), seconds)
         if method == "noise":
@@ -392,32 +398,23 @@ def _refused(why: str) -> dict[str, Any]:
 
 def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
     """Mask tables; also the counts that everybody can compute of them."""
-    import numpy as np
-
     from deid_assets.command_line.count_files import counts_csv
     from deid_assets.methods.counts.masking import UnprotectedError, mask
     from deid_assets.methods.counts.programs import Watch
-    from deid_assets.methods.counts.tables import CountTables
 
-    tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
+    tables = tables_of(read)
     try:
-        with _progress("small counts that depend on each other") as told:
+        with _progress("groups of small counts that depend on each other") as told:
             found = mask(tables, how.secret.derive("masks of count tables"), how.small, watch=Watch(told=told))
     except UnprotectedError as error:
         return _refused(str(error))
     small, hidden = found.shown.count("T"), found.shown.count("H")
     audit, reader = found.audit, found.reader
     known = {name: int(low) for name, low, high in zip(audit.cells, audit.low, audit.high, strict=True) if low == high}
-    told_of = (
-        f". To a reader who knows the program but not the secret, each keeps at least {reader.values.min()} values, none "
-        f"likelier than {reader.highest.max():.2f}"
-        if len(reader.values)
-        else ""
-    )
     content = counts_csv(read.cells, found.shown, read.contribution, read.sums)
     return {
         "refused": False,
-        "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them{told_of}",
+        "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them",
         "reader": {
             "judged": len(reader.values),
             "least_values": int(reader.values.min(initial=how.small.threshold)),
@@ -445,8 +442,7 @@ def secret_of(file: Path | None) -> "Secret":
     if secret is None:
         raise CountsError(
             "masks and noise need a secret: set DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND, or give --secret-file. "
-            "Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get other masks and fresh "
-            "noise"
+            "Make one with `openssl rand -hex 32`, and keep it: with another one, the same tables get other masks and new noise"
         )
     return secret
 
@@ -459,10 +455,9 @@ def _noisy(read: "CountFile", rule: "NoiseRule", how: Protecting) -> dict[str, A
     from deid_assets.methods.counts.budget import meaning, rho_of_tables
     from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, ConsistentNoise, estimate_audit
     from deid_assets.methods.counts.noise import Mechanism, add_noise
-    from deid_assets.methods.counts.tables import CountTables
     from deid_assets.store.digests import canonical_json
 
-    tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
+    tables = tables_of(read)
     content = sorted([*name, int(count), person] for name, count, person in zip(*_columns(tables), strict=True))
     delivery = hashlib.sha256(canonical_json(content)).hexdigest()
     # What becomes of zeros and of claims is no part of it: with another option, the same counts show the same numbers.
@@ -499,19 +494,53 @@ def _noisy(read: "CountFile", rule: "NoiseRule", how: Protecting) -> dict[str, A
     }
 
 
+def tables_of(read: "CountFile") -> "CountTables":
+    """The true counts of a file."""
+    import numpy as np
+
+    from deid_assets.methods.counts.tables import CountTables
+
+    return CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
+
+
 def _columns(tables: Any) -> tuple[Any, list[int], list[int]]:
     return tables.cells, tables.counts.tolist(), tables.contribution.tolist()
 
 
 def _sums_are_stated(read: "list[CountFile]", no_sums: bool) -> None:
-    stated = any(file.sums for file in read)
-    if no_sums and stated:
-        raise click.UsageError("--no-sums, but the tables state sums")
-    if not no_sums and not stated:
+    if not no_sums and not any(file.sums for file in read):
         raise CountsError(
             "no sums are stated, and without them nothing can be found. State which cells add up to which total in a column "
             "'sums' or with --sums; if truly none do, say --no-sums"
         )
+
+
+def _require_no_forgotten_sum(file: Path, tables: "CountTables") -> None:
+    """Refuse true counts between which a sum holds that nobody stated."""
+    from deid_assets.methods.counts.relations import forgotten_sums
+
+    if found := forgotten_sums(tables):
+        named = "; ".join(f"{one.total} = {' + '.join(map(str, one.parts[:_NAMED_AT_MOST]))}" for one in found[:_NAMED_AT_MOST])
+        raise CountsError(
+            f"{file}: {len(found)} sums hold that are not stated ({named}{' ...' if len(found) > 1 else ''}), and nothing would "
+            "stand against who knows them. State them in a column 'sums' or with --sums; if they hold by chance, say --no-sums"
+        )
+
+
+def _beside_sums(read: "list[CountFile]", found: dict[str, Any]) -> dict[str, Any]:
+    """What an audit adds of masked cells that are in no sum: they pass because nothing is known of them."""
+    import numpy as np
+
+    from deid_assets.methods.counts.relations import unsummed
+
+    names = list(dict.fromkeys(name for file in read for name in file.cells))
+    marked = {name for file in read for name, one in zip(file.cells, file.shown, strict=True) if isinstance(one, str)}
+    lonely = unsummed(names, np.array([name in marked for name in names]), [one for file in read for one in file.sums])
+    if not len(lonely):
+        return {}
+    rows = [{**names[i]._asdict(), "finding": "in no sum", "low": None, "high": None} for i in lonely]
+    told = f"{len(rows)} masked cells are in no stated sum; state it, or say --no-sums if none can be guessed"
+    return {"refused": True, "disclosed": found["disclosed"] + rows, "summary": f"{found['summary']}. {told}"}
 
 
 def _write(path: Path, content: bytes, sources: tuple[Path, ...], mode: int) -> None:
@@ -541,12 +570,23 @@ def answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
             name = " / ".join(row[part] for part in ("table", "row", "column"))
             click.echo(f"{row['finding']:26} {name}: {_value(row)}")
         click.echo(found["summary"], err=printed is not None)
+        if found.get("reader", {}).get("judged"):
+            click.echo(_of_reader(found["reader"]), err=True)
         if "ledger" in found:
             click.echo(found["ledger"], err=True)
     sys.exit(REFUSED if refused else 0)
 
 
+def _of_reader(reader: dict[str, Any]) -> str:
+    return (
+        f"to a reader who knows the program but not the secret, {reader['judged']} small counts in sums keep at least "
+        f"{reader['least_values']} values each, none likelier than {reader['highest_posterior']:.2f}"
+    )
+
+
 def _value(row: dict[str, Any]) -> str:
+    if row.get("low", 0) is None:
+        return "nothing is known of it"
     if "chance" in row:
         return f"about {row['estimate']:g}, right with probability {row['chance']:g}"
     return f"{row['low']}" if row["low"] == row["high"] else f"{row['low']} to {row['high']}"

@@ -42,6 +42,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr("deid_assets.reports.count_table_report.tiles_figure", lambda *_: b"<svg/>")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DEID_SECRET", SECRET)
+    monkeypatch.setenv("DEID_LEDGER", "none")
     (tmp_path / "wide.csv").write_text(WIDE)
     (tmp_path / "tidy.csv").write_text(TIDY)
     return tmp_path
@@ -80,6 +81,9 @@ def test_what_is_masked_is_nowhere_in_what_is_written_or_said(here):
     (here / "t.csv").write_text(wide)
     done = table("t.csv", "--rows", "d", "--total", "Total", "--threshold", 8000, "--json")
     assert done.exit_code == 0
+    reader = json.loads(done.stdout)["reader"]
+    assert reader["judged"] == 3 and reader["least_values"] >= 5
+    assert "reader" not in (here / "out/document.json").read_text() + (here / "out/report.html").read_text()
     texts = [done.output, *(path.read_text() for path in (here / "out").iterdir())]
     assert not [text for text in texts if re.search("700[123]", text)]
 
@@ -100,10 +104,58 @@ def test_noise_is_that_of_protect_and_its_zeros_are_not_told_by_the_form_of_a_nu
     assert deid("audit", "noisy/counts.csv").exit_code == 0
 
 
-def test_noise_without_a_secret_is_an_error(monkeypatch, here):
+@pytest.mark.parametrize("method", ["mask", "noise"])
+def test_nothing_is_protected_without_a_secret_or_a_stated_ledger(monkeypatch, here, method):
+    monkeypatch.delenv("DEID_LEDGER")
+    unstated = table("wide.csv", *OPTIONS, method=method)
+    assert unstated.exit_code == 64 and "--ledger none" in unstated.output
     monkeypatch.delenv("DEID_SECRET")
-    done = table("wide.csv", *OPTIONS, method="noise")
-    assert done.exit_code == 1 and "needs a secret" in done.output and not (here / "out").exists()
+    done = table("wide.csv", *OPTIONS, "--ledger", "kept", method=method)
+    assert done.exit_code == 1 and "masks and noise need a secret" in done.output
+    assert not (here / "out").exists() and not (here / "kept").exists()
+    assert table("wide.csv", *OPTIONS, method="audit", out=None).exit_code == 2
+
+
+@pytest.mark.parametrize("method", ["mask", "noise"])
+def test_tables_are_entered_in_the_ledger_before_they_are_written_and_repeat_without_charge(monkeypatch, here, method):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    options = ("tidy.csv", *TIDY_OPTIONS, "--ledger", "kept")
+    with monkeypatch.context() as patched:
+        patched.setattr("deid_assets.command_line.demographics_document.write_folder", killed)
+        table(*options, method=method)
+    assert not (here / "out").exists()
+    kept = (here / "kept/count_ledger.json").read_bytes()
+    done = table(*options, method=method)
+    assert done.exit_code == 0 and "published before" in done.output
+    again = table(*options, method=method, out="again")
+    assert again.exit_code == 0 and (here / "again/tidy.csv").read_bytes() == (here / "out/tidy.csv").read_bytes()
+    assert (here / "kept/count_ledger.json").read_bytes() == kept
+    assert (here / "again/document.json").read_bytes() == (here / "out/document.json").read_bytes()
+    (listed,) = json.loads(kept)["files"]
+    shown = [row["count"] for row in csv.DictReader((here / "out/counts.csv").read_text().splitlines())]
+    assert sorted(str(cell[4]) for cell in listed["cells"]) == sorted(shown)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (("mask",), ("mask", "--threshold", 3, "--values", 2), "1 small counts would be given away"),
+        (("mask",), ("noise", "--sd", 1.5), "would be given away"),
+        (("noise", "--lockout", 1), ("noise", "--lockout", 1, "--sd", 3), "--lockout"),
+        (("noise", "--rho", 0.5), ("noise", "--sd", 3), "of the total of 0.5"),
+    ],
+)
+def test_what_the_ledger_does_not_allow_is_refused_and_not_written(here, before, after, said):
+    def done(method, *options, out):
+        return table("tidy.csv", *TIDY_OPTIONS, "--ledger", "kept", *options, method=method, out=out)
+
+    assert done(*before, out="first").exit_code == 0
+    kept = (here / "kept/count_ledger.json").read_bytes()
+    refused = done(*after, out="second")
+    assert refused.exit_code == 2 and said in refused.output, refused.output
+    assert not (here / "second").exists() and (here / "kept/count_ledger.json").read_bytes() == kept
 
 
 @pytest.mark.parametrize(

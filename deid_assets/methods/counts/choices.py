@@ -119,13 +119,47 @@ def needed(component: Component, cell: int, stage: Stage) -> int:
     return int(min(stage.widths * component.values[cell], component.high[cell] - component.low[cell] + 1))
 
 
-def line_values(component: Component, counts: np.ndarray, circuit: np.ndarray) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class Fillings:
+    """Counts that may stand in place of all marks of a component.
+
+    Attributes
+    ----------
+    counts
+        float64 array per cell: of all cells that do not differ between fillings.
+    moving
+        int64 array: positions of those that differ.
+    rows
+        float64 array, fillings x moving cells.
+    """
+
+    counts: np.ndarray
+    moving: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def one(cls, counts: np.ndarray) -> "Fillings":
+        """A single filling."""
+        return cls(counts, np.zeros(0, np.int64), np.zeros((1, 0)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, cells: np.ndarray) -> np.ndarray:
+        """The counts of some cells, fillings x these cells."""
+        found = np.repeat(self.counts[cells][None], len(self), axis=0)
+        place = np.searchsorted(self.moving, cells)
+        place[place == len(self.moving)] = 0
+        moves = np.isin(cells, self.moving)
+        found[:, moves] = self.rows[:, place[moves]]
+        return found
+
+
+def line_values(component: Component, fillings: Fillings, circuit: np.ndarray) -> np.ndarray:
     """Return how many whole multiples of a circuit can be added to counts so that every cell stays possible.
 
     Parameters
     ----------
-    counts
-        float64 array, fillings x cells, each possible.
     circuit
         int64 array per cell.
 
@@ -135,7 +169,7 @@ def line_values(component: Component, counts: np.ndarray, circuit: np.ndarray) -
         float64 array per filling, at least 1.
     """
     cells = np.flatnonzero(circuit)
-    step, now = circuit[cells], counts[:, cells]
+    step, now = circuit[cells], fillings.at(cells)
     rise, fall = component.high[cells] - now, now - component.low[cells]
     up = np.floor(np.where(step > 0, rise, fall) / np.abs(step)).min(axis=1)
     down = np.floor(np.where(step > 0, fall, rise) / np.abs(step)).min(axis=1)
@@ -198,10 +232,11 @@ def _stages(care: Care, key: bytes, cell: int) -> tuple[int, ...]:
 
 
 def _chosen(component: Component, choice: Choice, stages: tuple[int, ...], key: bytes) -> Choice:
+    own = Fillings.one(component.counts)
     for place in stages:
         stage = STAGES[place]
         for circuit in proposals(component, choice, stage, key, stage.draws):
-            values = line_values(component, component.counts[None], circuit)[0]
+            values = line_values(component, own, circuit)[0]
             if values >= needed(component, choice.cell, stage):
                 return replace(choice, stage=place, circuit=circuit)
     return choice

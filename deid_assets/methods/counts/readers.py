@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.counts.choices import STAGES, Choice, Component, line_values, needed, proposals
+from deid_assets.methods.counts.choices import STAGES, Choice, Component, Fillings, line_values, needed, proposals
 
 POSTERIOR_COUNTS = 0.01
 """A value counts as possible if its posterior probability is above this."""
@@ -21,6 +21,7 @@ _TRIED_AT_MOST = 20_000
 _TOGETHER_AT_MOST = 12  # choices
 _CHAINS, _STEPS, _UNUSED = 64, 40, 8
 _JUDGED_AT_MOST = 100  # small counts of a component
+_REACH = 8.0  # times the number of values: how far a cell moves from its count, where no mark limits it
 _WAYS = 6  # circuits through each hidden cell by which fillings are found
 
 
@@ -91,7 +92,8 @@ def read(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice],
             # Beyond that, a small count is judged by what circuits through it reach, and by its own choice.
             fillings, listed = _fillings(component, is_hidden, [choice], key)
             weights = _chance(component, choice, fillings, key)
-        rows.append((*_posterior(fillings[:, choice.cell], weights), len(fillings), listed))
+        own = fillings.at(np.array([choice.cell]))[:, 0]
+        rows.append((*_posterior(own, weights), len(fillings), listed))
     values, highest, number, whole = zip(*rows, strict=True)
     cells = np.array([one.cell for one in judged])
     return ReaderAudit(cells, np.array(values), np.array(highest), np.array(number), np.array(whole))
@@ -106,12 +108,16 @@ def _posterior(values: np.ndarray, weights: np.ndarray) -> tuple[int, float]:
     return int((shares > POSTERIOR_COUNTS).sum()), float(shares.max())
 
 
-def _chance(component: Component, choice: Choice, fillings: np.ndarray, key: bytes) -> np.ndarray:
+def _chance(component: Component, choice: Choice, fillings: Fillings, key: bytes) -> np.ndarray:
     """The chance of a choice for each filling under a fresh secret, up to a factor.
+
+    Where nothing can be hidden, all marks are the same whatever the counts are: no choice tells anything.
 
     A choice that begins with totals because a reader would have known too much is weighed as if it had come to them by itself.
     That is a chance of at least `skips` times that of beginning there, whatever the counts: what it tells is bounded.
     """
+    if not component.can_hide.any():
+        return np.ones(len(fillings))
     pools = [_pool(component, choice, place, key) for place in range(min(choice.stage + 1, len(STAGES)))]
     shares = [_serving(component, choice.cell, place, pool, fillings) for place, pool in enumerate(pools)]
     fails = [(1 - share) ** stage.draws for share, stage in zip(shares, STAGES, strict=False)]
@@ -135,11 +141,11 @@ def _pool(component: Component, choice: Choice, place: int, key: bytes) -> list[
     return [*pool, choice.circuit] if place == choice.stage and choice.circuit is not None else pool
 
 
-def _serving(component: Component, cell: int, place: int, pool: Sequence[np.ndarray], fillings: np.ndarray) -> np.ndarray:
+def _serving(component: Component, cell: int, place: int, pool: Sequence[np.ndarray], fillings: Fillings) -> np.ndarray:
     """Which share of circuits lets a small count take enough values, for each filling."""
     if not pool:
         return np.zeros(len(fillings))
-    circuits, often = np.unique(pool, axis=0, return_counts=True)
+    circuits, often = _distinct(pool)
     least = needed(component, cell, STAGES[place])
     serves = [line_values(component, fillings, circuit) >= least for circuit in circuits]
     return np.asarray(often @ np.array(serves, float) / often.sum())
@@ -150,29 +156,38 @@ def _moves(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice
     found = [one.circuit for one in choices if one.circuit is not None]
     for choice in choices:
         found += proposals(component, Choice(choice.cell, is_hidden, 0.0), STAGES[0], key + b"moves", _WAYS)
-    return np.unique(found, axis=0) if found else np.zeros((0, len(is_hidden)), np.int64)
+    return _distinct(found)[0] if found else np.zeros((0, len(is_hidden)), np.int64)
 
 
-def _fillings(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> tuple[np.ndarray, bool]:
-    """Fillings near the true counts, float64 array fillings x cells, and whether they are all that moves lead to."""
+def _distinct(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Different rows of whole numbers, and how often each occurs."""
+    stacked = np.asarray(rows)
+    _, first, often = np.unique(stacked @ _digits(stacked.shape[1]), return_index=True, return_counts=True)
+    return stacked[first], often
+
+
+def _digits(size: int) -> np.ndarray:
+    """Numbers whose sum with a row of whole numbers tells it from others."""
+    return np.random.default_rng(0).integers(-(2**62), 2**62, size)
+
+
+def _fillings(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> tuple[Fillings, bool]:
+    """Fillings near the true counts, and whether they are all that moves lead to."""
     moves = _moves(component, is_hidden, choices, key)
-    reach = 8.0 * component.values
-    low = np.maximum(component.low, component.counts - reach)
-    high = np.minimum(component.high, component.counts + reach)
     moving = np.flatnonzero(moves.any(axis=0))
-    low, high, start, steps = low[moving], high[moving], component.counts[moving], moves[:, moving]
-    seen, listed = _reached(start, np.concatenate([steps, -steps]), low, high)
+    start, steps = component.counts[moving], moves[:, moving]
+    reach = np.where(component.is_small, np.inf, _REACH * component.values)[moving]
+    low, high = np.maximum(component.low[moving], start - reach), np.minimum(component.high[moving], start + reach)
+    rows, listed = _reached(start, np.concatenate([steps, -steps]), low, high)
     if not listed:
-        seen = _sampled(start, steps, (low, high), key)
-    found = np.repeat(component.counts[None], len(seen), axis=0)
-    found[:, moving] = seen
-    return found, listed
+        rows = _sampled(start, steps, (low, high), key)
+    return Fillings(component.counts, moving, rows), listed
 
 
 def _reached(start: np.ndarray, steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, bool]:
     """What steps lead to between the limits, and whether that is all: too many are not followed to the end."""
-    digits = np.random.default_rng(0).integers(-(2**62), 2**62, len(start))  # a row is told from others by its sum with these
-    rows = new = start[None]
+    digits, rows = _digits(len(start)), start[None]
+    new = rows
     while len(new):
         if len(new) * len(steps) > _TRIED_AT_MOST or len(rows) > _LISTED_AT_MOST:
             return rows, False
