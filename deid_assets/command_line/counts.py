@@ -522,7 +522,7 @@ def _require_no_forgotten_sum(file: Path, tables: "CountTables") -> None:
     if found := forgotten_sums(tables):
         named = "; ".join(f"{one.total} = {' + '.join(map(str, one.parts[:_NAMED_AT_MOST]))}" for one in found[:_NAMED_AT_MOST])
         raise CountsError(
-            f"{file}: {len(found)} sums hold that are not stated ({named}{' ...' if len(found) > 1 else ''}), and nothing would "
+            f"{file}: {len(found)} sums hold that are not stated ({named}{' ...' if len(found) > 1 else ''}); nothing would "
             "stand against who knows them. State them in a column 'sums' or with --sums; if they hold by chance, say --no-sums"
         )
 

@@ -227,7 +227,7 @@ def test_errors_name_file_rows_and_column(here, text, said):
         (("protect", "true.csv", "--method", "mask", "--json"), 64, "add --output"),
         (("protect", "true.csv", "--method", "noise", "--sd", "0"), 64, "--sd"),
         (("audit", "masked.csv", "--threshold", "1"), 64, "--threshold"),
-        (("audit", "masked.csv", "--no-sums"), 64, "the tables state sums"),
+        (("audit", "masked.csv", "--no-sums"), 2, "attrition / 3 / remaining: 2"),
         (("audit", "masked.csv", "--repeats", "3"), 1, "neither a column sd nor --sd"),
         (("audit", "masked.csv", "--sd", "2.5"), 1, "cannot have the mark T"),
         (("protect", "masked.csv", "--method", "mask"), 1, "column 'count': row 5"),
@@ -238,6 +238,33 @@ def test_errors_name_file_rows_and_column(here, text, said):
 def test_what_is_asked_wrongly(arguments, code, said):
     found = deid(*arguments)
     assert found.exit_code == code and said in found.output
+
+
+SEX = (
+    "table,row,column,count,sums\nsex,all,total,100,{}\nsex,all,F,50,{}\nsex,all,U,{},{}\nsex,all,M,49,{}\n"
+    "age,1,x,40,=a\nage,1,y,40,a\n"
+)
+
+
+@pytest.mark.parametrize("method", ["mask", "noise"])
+def test_a_sum_that_nobody_stated_is_asked_for_before_anything_is_protected(here, method):
+    """A T beside 50 and 49 of 100 was published, and "0 disclosed" said of it."""
+    (here / "sex.csv").write_text(SEX.format("", "", 1, "", ""))
+    done = deid("protect", "sex.csv", "--method", method, "--output", "out.csv")
+    assert done.exit_code == 1 and not (here / "out.csv").exists()
+    assert "1 sums hold that are not stated (sex / all / total = " in done.stderr and "say --no-sums" in done.stderr
+    (here / "stated.csv").write_text(SEX.format("=s", "s", 1, "s", "s"))
+    assert deid("protect", "stated.csv", "--method", method, "--output", "out.csv").exit_code == 0
+    assert deid("protect", "sex.csv", "--method", method, "--no-sums", "--output", "by-chance.csv").exit_code == 0
+
+
+def test_a_masked_cell_in_no_sum_fails_an_audit_unless_it_is_said_that_none_holds(here):
+    (here / "sex.csv").write_text(SEX.format("", "", "T", "", ""))
+    found = deid("audit", "sex.csv")
+    assert found.exit_code == 2 and "in no sum" in found.stdout and "sex / all / U: nothing is known of it" in found.stdout
+    assert "1 masked cells are in no stated sum" in found.stdout
+    assert json.loads(deid("audit", "sex.csv", "--json").stdout)["disclosed"][0]["finding"] == "in no sum"
+    assert deid("audit", "sex.csv", "--no-sums").exit_code == 0
 
 
 def test_noisy_tables_are_not_made_noisier(here):
