@@ -419,7 +419,6 @@ def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
             "judged": len(reader.values),
             "least_values": int(reader.values.min(initial=how.small.threshold)),
             "highest_posterior": float(reader.highest.max(initial=0.0)),
-            "all_fillings_listed": bool(reader.listed.all()),
         },
         "disclosed": [],
         "table": content,

@@ -21,7 +21,7 @@ from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.readers import ReaderAudit, read
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName, CountTables, PublishedCounts, sum_matrix
 
-_SKIPS, _SKIPPED = 0.25, 6
+_SKIPS, _SKIPPED, _TRIES = 0.25, 6, 3
 """Of how many small counts a further circuit is chosen without need: of this share, at first of six at most."""
 
 
@@ -217,8 +217,10 @@ def _protected(component: Component, key: bytes) -> tuple[np.ndarray, ReaderAudi
         is_hidden, reading, left = _tried(component, care, possible, key)
         if not len(left):
             return is_hidden, reading, 0
+    tries = 0
     while not care.by_totals[left].all():
-        by_totals = care.by_totals.copy()
+        tries += 1
+        by_totals = component.is_small.copy() if tries > _TRIES else care.by_totals.copy()
         by_totals[left] = True
         care = replace(care, by_totals=by_totals)
         is_hidden, reading, left = _tried(component, care, possible, key)

@@ -4,6 +4,8 @@ Numbers in place of the marks that make all sums hold are a filling. To this rea
 to hide for it, under a fresh secret, exactly what was hidden. They even know which circuit protects which small count.
 """
 
+import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,8 +21,10 @@ _POOL = 24  # proposals by which the chance is estimated that one serves
 _LISTED_AT_MOST = 4_000
 _TRIED_AT_MOST = 20_000
 _TOGETHER_AT_MOST = 12  # choices
-_CHAINS, _STEPS, _UNUSED = 64, 40, 8
-_JUDGED_AT_MOST = 100  # small counts of a component
+_CHAINS, _UNUSED, _KEPT, _STEPS_AT_MOST = 64, 8, 32, 100_000
+_OF_MANY = 0.1
+_NEAR_AT_MOST = 5
+_JUDGED_AT_MOST = 60  # small counts of a component
 _REACH = 8.0  # times the number of values: how far a cell moves from its count, where no mark limits it
 _WAYS = 6  # circuits through each hidden cell by which fillings are found
 
@@ -40,7 +44,7 @@ class ReaderAudit:
     fillings
         int64 array: how many fillings were weighed.
     listed
-        bool array: whether these are all fillings near the true counts; otherwise they are a sample.
+        bool array: whether these are all that circuits lead to near the true counts; otherwise they are a sample.
     """
 
     cells: np.ndarray
@@ -69,7 +73,7 @@ class ReaderAudit:
 
 
 def read(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> ReaderAudit:
-    """Compute what the reader holds possible of the small counts of a component; of more than a hundred, a hundred are judged.
+    """Compute what the reader holds possible of the small counts of a component; of more than 60, 60 are judged.
 
     Parameters
     ----------
@@ -80,23 +84,36 @@ def read(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice],
     key
         Of the draws of this audit.
     """
-    together = len(choices) <= _TOGETHER_AT_MOST
-    if together:
-        fillings, listed = _fillings(component, is_hidden, choices, key)
-        weights = np.prod([_chance(component, one, fillings, key) for one in choices], axis=0)
+    fillings, listed = _fillings(component, is_hidden, choices, key)
+    chances = functools.cache(lambda place: _chance(component, choices[place], fillings, key))
     rows = []
     # Those first that needed more than what was hidden already: their choice tells more.
-    judged = sorted(choices, key=lambda one: one.stage == 0)[:_JUDGED_AT_MOST]
-    for choice in judged:
-        if not together:
-            # Beyond that, a small count is judged by what circuits through it reach, and by its own choice.
-            fillings, listed = _fillings(component, is_hidden, [choice], key)
-            weights = _chance(component, choice, fillings, key)
-        own = fillings.at(np.array([choice.cell]))[:, 0]
-        rows.append((*_posterior(own, weights), len(fillings), listed))
+    judged = sorted(range(len(choices)), key=lambda place: choices[place].stage == 0)[:_JUDGED_AT_MOST]
+    for place in judged:
+        own = fillings.at(np.array([choices[place].cell]))[:, 0]
+        weights = np.prod([chances(near) for near in _near(choices, place)], axis=0)
+        # A product of many chances would rest on few fillings: then it must pass without any, too.
+        readings = [_posterior(own, weights), _posterior(own, np.ones(len(own)))]
+        readings = readings[:1] if len(choices) <= _TOGETHER_AT_MOST else readings
+        rows.append(
+            (*(end(one) for end, one in zip((min, max), zip(*readings, strict=True), strict=True)), len(fillings), listed)
+        )
     values, highest, number, whole = zip(*rows, strict=True)
-    cells = np.array([one.cell for one in judged])
+    cells = np.array([choices[place].cell for place in judged])
     return ReaderAudit(cells, np.array(values), np.array(highest), np.array(number), np.array(whole))
+
+
+def _near(choices: Sequence[Choice], place: int) -> list[int]:
+    """The choices that are weighed for one of them: all, or as many as share a cell with its circuit."""
+    own = choices[place].circuit
+    if len(choices) <= _TOGETHER_AT_MOST:
+        return list(range(len(choices)))
+    shares = (
+        other
+        for other, one in enumerate(choices)
+        if other != place and (own is None or one.circuit is None or one.circuit[own != 0].any())
+    )
+    return [place, *itertools.islice(shares, _NEAR_AT_MOST)]
 
 
 def _posterior(values: np.ndarray, weights: np.ndarray) -> tuple[int, float]:
@@ -105,7 +122,8 @@ def _posterior(values: np.ndarray, weights: np.ndarray) -> tuple[int, float]:
         return 0, 1.0  # nothing speaks for any filling, so nothing is shown to be safe
     _, place = np.unique(values, return_inverse=True)
     shares = np.bincount(place, weights) / weights.sum()
-    return int((shares > POSTERIOR_COUNTS).sum()), float(shares.max())
+    counts = min(POSTERIOR_COUNTS, _OF_MANY / len(shares))  # where very many values are possible, each is unlikely
+    return int((shares > counts).sum()), float(shares.max())
 
 
 def _chance(component: Component, choice: Choice, fillings: Fillings, key: bytes) -> np.ndarray:
@@ -131,7 +149,7 @@ def _chance(component: Component, choice: Choice, fillings: Fillings, key: bytes
     if choice.circuit is None:
         return comes * fails[-1]
     # Of the proposals of a stage that serve, the chosen one is as likely as any other.
-    serves = _serving(component, choice.cell, choice.stage, [choice.circuit], fillings)
+    serves = line_values(component, fillings, choice.circuit) >= needed(component, choice.cell, STAGES[choice.stage])
     return comes * serves * (1 - fails[-1]) / np.maximum(shares[-1], 1 / (_POOL + 1))
 
 
@@ -148,14 +166,16 @@ def _serving(component: Component, cell: int, place: int, pool: Sequence[np.ndar
     circuits, often = _distinct(pool)
     least = needed(component, cell, STAGES[place])
     serves = [line_values(component, fillings, circuit) >= least for circuit in circuits]
-    return np.asarray(often @ np.array(serves, float) / often.sum())
+    # Where none or all of so few serve, others may or may not.
+    return np.asarray((often @ np.array(serves, float) + 0.5) / (often.sum() + 1))
 
 
 def _moves(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> np.ndarray:
     """Circuits of hidden cells through small counts, int64 array moves x cells: those that were chosen, and others."""
     found = [one.circuit for one in choices if one.circuit is not None]
+    ways = _WAYS if len(choices) <= _JUDGED_AT_MOST else 1
     for choice in choices:
-        found += proposals(component, Choice(choice.cell, is_hidden, 0.0), STAGES[0], key + b"moves", _WAYS)
+        found += proposals(component, Choice(choice.cell, is_hidden, 0.0), STAGES[0], key + b"moves", ways)
     return _distinct(found)[0] if found else np.zeros((0, len(is_hidden)), np.int64)
 
 
@@ -174,6 +194,8 @@ def _digits(size: int) -> np.ndarray:
 def _fillings(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> tuple[Fillings, bool]:
     """Fillings near the true counts, and whether they are all that moves lead to."""
     moves = _moves(component, is_hidden, choices, key)
+    if not len(moves):
+        return Fillings.one(component.counts), True
     moving = np.flatnonzero(moves.any(axis=0))
     start, steps = component.counts[moving], moves[:, moving]
     reach = np.where(component.is_small, np.inf, _REACH * component.values)[moving]
@@ -200,18 +222,17 @@ def _reached(start: np.ndarray, steps: np.ndarray, low: np.ndarray, high: np.nda
 
 
 def _sampled(start: np.ndarray, moves: np.ndarray, limits: tuple[np.ndarray, np.ndarray], key: bytes) -> np.ndarray:
-    """A random walk: each step goes along a move, anywhere between the ends of what is possible."""
+    """Random walks side by side: each step goes along a move, anywhere between the ends of what is possible."""
     draws = np.random.default_rng(int.from_bytes(key))
     now = np.repeat(start[None], _CHAINS, axis=0)
+    parts = [(cells, move[cells]) for move in moves if len(cells := np.flatnonzero(move))]
+    steps = min(2 * len(parts), _STEPS_AT_MOST // _KEPT)
     kept = []
-    for step in range(_STEPS):
-        for _ in range(len(moves) // 8 + 1):
-            move = moves[draws.integers(len(moves), size=_CHAINS)]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ends = np.sort([(limit - now) / move for limit in limits], axis=0)
-            least = np.ceil(np.where(move == 0, -np.inf, ends[0]).max(axis=1))
-            most = np.floor(np.where(move == 0, np.inf, ends[1]).min(axis=1))
-            now = now + draws.integers(least.astype(int), most.astype(int) + 1)[:, None] * move
-        if step >= _UNUSED:
-            kept.append(now)
-    return np.concatenate(kept)
+    for _ in range(_UNUSED + _KEPT):
+        for place in draws.integers(len(parts), size=steps):
+            cells, move = parts[place]
+            ends = np.sort([(limit[cells] - now[:, cells]) / move for limit in limits], axis=0)
+            least, most = np.ceil(ends[0].max(axis=1)).astype(int), np.floor(ends[1].min(axis=1)).astype(int)
+            now[:, cells] += draws.integers(least, most + 1)[:, None] * move
+        kept.append(now.copy())
+    return np.concatenate(kept[_UNUSED:])

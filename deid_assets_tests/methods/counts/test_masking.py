@@ -251,3 +251,32 @@ def test_of_1000_lists_and_300_two_way_tables_no_published_small_count_has_fewer
         holds(one, found.shown, SmallCounts())
         assert (found.reader.values >= 5).all() and (found.reader.highest <= 0.5).all()
     assert refused < 30
+
+
+@pytest.mark.parametrize(("ones", "other"), [(13, 16), (14, 21), (30, 23)])
+def test_many_counts_of_1_that_together_have_little_room_are_not_left_with_their_sum(ones, other):
+    """With all marks but the total hidden, each of n ones with room for s more is 1 with a probability of n / (n + s)."""
+    for seed in range(3):
+        try:
+            found = mask(group([1] * ones + [other]), bytes([seed]) * 32)
+        except UnprotectedError:
+            continue
+        assert found.shown[0] == "H", "the sum of all marks tells that they are 1"
+
+
+def test_a_small_count_that_known_cells_give_is_refused():
+    for counts in ([5], [5, 0, 0]):
+        tables = group(counts)
+        with pytest.raises(UnprotectedError):
+            mask(tables, KEY, known=Known({tables.cells[0]}))
+
+
+@pytest.mark.parametrize("counts", [[1, 2], [1, 1, 2], [4, 3]])
+def test_small_counts_with_a_small_total_need_nothing_more(counts):
+    assert mask(group(counts), KEY).shown == ("T",) * (len(counts) + 1)
+
+
+def test_of_very_many_possible_values_each_may_be_unlikely():
+    names = group([100, 500]).cells
+    found = mask(CountTables(names, np.array([600, 100, 500]), group([100, 500]).sums), KEY, SmallCounts(300, 7))
+    assert found.shown[1] == "T" and "H" in found.shown
