@@ -321,6 +321,8 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
         raise click.UsageError("--json prints what was done, so the tables need a file: add --output")
 
     def work() -> dict[str, Any]:
+        if written.output is not None and not written.output.absolute().parent.is_dir():
+            raise CountsError(f"{written.output} cannot be written: there is no such folder; nothing was protected")
         read = read_counts(file, stated.sums_file)
         if read.sd is not None:
             raise CountsError(f"{file}: it has a column 'sd', so its counts have noise already; protect the true counts")
