@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deid_assets.command_line.options import FILE, Written, errors_as_json, gathering, require_new
+from deid_assets.command_line.count_options import (
+    DOCUMENT,
+    NEW_FOLDER,
+    NO_SUMS,
+    SUMS,
+    THRESHOLD,
+    VALUES,
+    solvers_print_elsewhere,
+)
+from deid_assets.command_line.options import ABOVE_0, FILE, Written, errors_as_json, gathering, require_new
 from deid_assets.errors import CountsError
 
 if TYPE_CHECKING:
@@ -74,27 +83,19 @@ class _Masks:
     help="How noise is drawn.",
 )
 @click.option("--sites", type=click.IntRange(1, 1000), default=30, show_default=True, help="Largest number of sites.")
-@click.option(
-    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Counts from 1 to one less are small."
-)
-@click.option(
-    "--values",
-    type=click.IntRange(min=2),
-    default=5,
-    show_default=True,
-    help="Number of possible values that a hidden small count keeps at least.",
-)
-@click.option("--sums", "sums_file", type=FILE, help="CSV with the columns table, row, column, sums.")
-@click.option("--no-sums", is_flag=True, help="No sums hold but those that are stated, and none can be guessed.")
+@THRESHOLD
+@VALUES
+@SUMS
+@NO_SUMS
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=ABOVE_0,
     default=60,
     show_default=True,
     help="How long the needed threshold may be looked for.",
 )
-@click.option("--out", "output", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
-@click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
+@NEW_FOLDER
+@DOCUMENT
 @gathering("noise", _Noise)
 @gathering("masks", _Masks)
 @gathering("written", Written)
@@ -107,14 +108,13 @@ def plan_command(file: Path | None, noise: _Noise, masks: _Masks, written: Writt
 
     Exit code 0: done; 1: error; 64: wrong command line; 130 and 143: interrupted.
     """
-    from deid_assets.command_line.counts import _solvers_print_elsewhere
     from deid_assets.command_line.demographics_document import write_folder
 
     if len(set(noise.sd)) > _WIDTHS_AT_MOST:
         raise click.UsageError(f"--sd is given {len(set(noise.sd))} times; at most {_WIDTHS_AT_MOST} can be compared")
     if file is None and (masks.sums_file is not None or masks.no_sums):
         raise click.UsageError("--sums and --no-sums are about tables: name their file")
-    with errors_as_json(written.as_json), _solvers_print_elsewhere():
+    with errors_as_json(written.as_json), solvers_print_elsewhere():
         require_new(written.output)
         table = None if file is None else _of_table(_read(file, masks), noise, masks)
         document = _plan(noise, masks.threshold, table)

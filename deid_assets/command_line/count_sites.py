@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deid_assets.command_line.count_options import DOCUMENT, NEW_FOLDER
 from deid_assets.command_line.options import ABOVE_0, FILE, Written, errors_as_json, gathering, require_new
 from deid_assets.errors import CountsError
 
@@ -42,8 +43,8 @@ class Planned:
     show_default=True,
     help="How the noise of all sites is drawn.",
 )
-@click.option("--out", "output", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
-@click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
+@NEW_FOLDER
+@DOCUMENT
 @gathering("planned", Planned)
 @gathering("written", Written)
 def combine_command(files: tuple[Path, ...], true_counts: bool, planned: Planned, written: Written) -> None:

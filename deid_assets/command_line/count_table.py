@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deid_assets.command_line.count_ledger import LEDGER, LOCKOUT, RHO, AskedLedger
+from deid_assets.command_line.count_options import THRESHOLD, VALUES, ZEROS
 from deid_assets.command_line.options import ABOVE_0, AS_JSON, FILE, gathering, require_new
 from deid_assets.errors import CountsError
 
@@ -161,21 +162,9 @@ class Protected:
 @click.option("--name", metavar="TEXT", help="Who is counted; by default the name of the first file.")
 @click.option("--declaration", type=FILE, help="YAML with the same, groups written out, and what differs between files.")
 @click.option("--add-totals", is_flag=True, help="Add the totals and groups that are not in the table.")
-@click.option(
-    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Counts from 1 to one less are small."
-)
-@click.option(
-    "--values",
-    type=click.IntRange(min=2),
-    default=5,
-    show_default=True,
-    help="Number of possible values that a hidden small count keeps at least.",
-)
-@click.option(
-    "--zeros",
-    type=click.Choice(["shown", "protected"]),
-    help="Whether a count of 0 is shown; by default, masking shows it and noise does not.",
-)
+@THRESHOLD
+@VALUES
+@ZEROS
 @click.option(
     "--groups",
     type=click.Choice(["warn", "protect", "refuse"]),

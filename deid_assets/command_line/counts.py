@@ -16,6 +16,7 @@ import click
 
 from deid_assets.command_line import count_ledger
 from deid_assets.command_line.count_ledger import LEDGER, LOCKOUT, RHO, AskedLedger
+from deid_assets.command_line.count_options import NO_SUMS, SUMS, THRESHOLD, VALUES, ZEROS, solvers_print_elsewhere
 from deid_assets.command_line.count_plan import plan_command
 from deid_assets.command_line.count_sites import combine_command
 from deid_assets.command_line.count_table import table_command
@@ -36,24 +37,6 @@ _DELTA = 1e-5
 _NAMED_AT_MOST = 3
 _SHAPE = {"zeros": "noisy", "claims": "scaled"}
 """Keys all noise of count tables; it has the defaults of two options, so that earlier tables repeat their numbers."""
-
-_SUMS = click.option("--sums", "sums_file", type=FILE, help="CSV with the columns table, row, column, sums.")
-_NO_SUMS = click.option("--no-sums", is_flag=True, help="No sums hold but those that are stated, and none can be guessed.")
-_THRESHOLD = click.option(
-    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Counts from 1 to one less are small."
-)
-_VALUES = click.option(
-    "--values",
-    type=click.IntRange(min=2),
-    default=5,
-    show_default=True,
-    help="Number of possible values that a hidden small count keeps at least.",
-)
-_ZEROS = click.option(
-    "--zeros",
-    type=click.Choice(["shown", "protected"]),
-    help="Whether a count of 0 is shown; by default, masking shows it and noise does not.",
-)
 
 
 @dataclass(frozen=True)
@@ -79,11 +62,11 @@ counts.add_command(table_command)
 
 @counts.command("audit")
 @click.argument("files", nargs=-1, required=True, metavar="TABLES.csv...", type=FILE)
-@_SUMS
-@_NO_SUMS
-@_THRESHOLD
-@_VALUES
-@_ZEROS
+@SUMS
+@NO_SUMS
+@THRESHOLD
+@VALUES
+@ZEROS
 @click.option("--sd", type=ABOVE_0, help="The counts have noise of this standard deviation.")
 @click.option(
     "--repeats",
@@ -264,10 +247,10 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
 @counts.command("protect")
 @click.argument("file", metavar="TABLES.csv", type=FILE)
 @click.option("--method", type=click.Choice(["mask", "noise"]), required=True, help="Mask small counts, or add noise to all.")
-@_SUMS
-@_NO_SUMS
-@_THRESHOLD
-@_VALUES
+@SUMS
+@NO_SUMS
+@THRESHOLD
+@VALUES
 @click.option("--sd", type=ABOVE_0, default=2.5, show_default=True, help="Width of the noise.")
 @click.option(
     "--mechanism",
@@ -283,7 +266,7 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
     show_default=True,
     help="Noise: what becomes of cells to which a person contributes more than 1.",
 )
-@_ZEROS
+@ZEROS
 @LEDGER
 @LOCKOUT
 @RHO
@@ -558,7 +541,7 @@ def _write(path: Path, content: bytes, sources: tuple[Path, ...], mode: int) -> 
 
 def answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
     """Do the work, print what came of it, and exit."""
-    with errors_as_json(as_json), _solvers_print_elsewhere():
+    with errors_as_json(as_json), solvers_print_elsewhere():
         found = work()
     refused, printed = found.pop("refused"), found.pop("printed", None)
     if as_json:
@@ -609,16 +592,3 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     finally:
         if is_seen:
             sys.stderr.write("\r" + 90 * " " + "\r")
-
-
-@contextlib.contextmanager
-def _solvers_print_elsewhere() -> Iterator[None]:
-    """Send what HiGHS prints to standard error: standard output is the result."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
