@@ -6,7 +6,7 @@ judge the result before it is returned: that of any published tables, and that o
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,10 +114,11 @@ def mask(
     """
     rule, known, watch = rule or SmallCounts(), known or Known(), watch or Watch()
     ordered, order = _ordered(tables)
-    whole = _whole(ordered, rule, known)
+    matrix = sum_matrix(ordered.cells, ordered.sums)
+    whole = _whole(ordered, matrix, rule, known)
     own_key = hashlib.sha256(key + _content(ordered)).digest()
     is_hidden, readings, failed = whole.is_small.copy(), [], 0
-    groups = _groups(whole, sum_matrix(ordered.cells, ordered.sums))
+    groups = _groups(whole, matrix)
     for place, (inside, component) in enumerate(groups):
         watch.tell(place, len(groups))
         is_hidden[inside], reading, open_counts = _protected(component, own_key + place.to_bytes(4))
@@ -134,8 +135,7 @@ def mask(
     shown = tuple(SMALL if small else HIDDEN if hides else int(count) for count, small, hides in marks)
     stated = tables.cells, tables.sums
     published = PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest())
-    reached = np.array([(known.at_least or {}).get(name, 0) for name in tables.cells], float)
-    found = audit_tables(replace(published, low=np.maximum(published.low, reached)), rule)
+    found = audit_tables(replace(published, low=np.maximum(published.low, _reached(tables.cells, known))), rule)
     if not found.passed:
         raise UnprotectedError(
             f"{len(found.disclosed())} small counts stay exposed although all else is hidden; merge rows or columns of these "
@@ -144,11 +144,15 @@ def mask(
     return MaskedCounts(tables, shown, found, ReaderAudit.together(readings))
 
 
-def weights(tables: CountTables) -> np.ndarray:
-    """Return what hiding each cell costs: 1, and for a total also 1 per part. No count has a part in it."""
-    matrix = sum_matrix(tables.cells, tables.sums)
+def _weights(matrix: sparse.csr_array) -> np.ndarray:
+    """What hiding each cell costs: 1, and for a total also 1 per part. No count has a part in it."""
     parts = np.asarray((matrix > 0).sum(axis=1)).ravel()
     return 1.0 + (matrix < 0).T @ parts
+
+
+def _reached(cells: Sequence[CellName], known: Known) -> np.ndarray:
+    """What everybody knows each count to reach."""
+    return np.array([(known.at_least or {}).get(name, 0) for name in cells], float)
 
 
 def _ordered(tables: CountTables) -> tuple[CountTables, np.ndarray]:
@@ -164,23 +168,21 @@ def _content(tables: CountTables) -> bytes:
     return json.dumps([[*counted], [[one.total, one.parts] for one in tables.sums]]).encode()
 
 
-def _whole(tables: CountTables, rule: SmallCounts, known: Known) -> Component:
+def _whole(tables: CountTables, matrix: sparse.csr_array, rule: SmallCounts, known: Known) -> Component:
     """All cells as if they were connected."""
     persons, counts = tables.contribution, tables.counts
     is_known = np.array([name in known.cells for name in tables.cells], bool)
-    reached = np.array([(known.at_least or {}).get(name, 0) for name in tables.cells], float)
     is_small = rule.is_small(counts, persons) & ~is_known
     largest = rule.largest(persons).astype(float)
-    matrix = sum_matrix(tables.cells, tables.sums)
     return Component(
         circuits=Circuits(matrix),
         counts=counts.astype(float),
-        low=np.maximum(np.where(is_small, float(rule.smallest()), largest + 1), reached),
+        low=np.maximum(np.where(is_small, float(rule.smallest()), largest + 1), _reached(tables.cells, known)),
         high=np.where(is_small, largest, np.inf),
         is_small=is_small,
         can_hide=~is_small & ~is_known & ((counts > 0) | (not rule.zeros_shown)),
         is_total=np.asarray((matrix < 0).sum(axis=0) > 0).ravel(),
-        weights=weights(tables),
+        weights=_weights(matrix),
         values=rule.width(persons) + 1,
     )
 

@@ -1,6 +1,5 @@
 """Masks protect, tell a reader of the program little, and do not depend on order (methods#masked-counts)."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -12,7 +11,6 @@ from deid_assets.errors import CountsError
 from deid_assets.methods.counts import masking
 from deid_assets.methods.counts.audit import SmallCounts, audit_tables
 from deid_assets.methods.counts.choices import Care, Component, choose
-from deid_assets.methods.counts.circuits import Circuits
 from deid_assets.methods.counts.masking import Known, UnprotectedError, mask
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.readers import ReaderAudit, read
@@ -197,8 +195,7 @@ def test_a_threshold_that_protects_nothing_is_refused():
 def component(counts: list[int]) -> Component:
     """The component of a list whose total comes first."""
     tables = group(counts)
-    whole = masking._whole(tables, SmallCounts(), Known())
-    return dataclasses.replace(whole, circuits=Circuits(sum_matrix(tables.cells, tables.sums)))
+    return masking._whole(tables, sum_matrix(tables.cells, tables.sums), SmallCounts(), Known())
 
 
 @pytest.mark.parametrize(("counts", "keys"), [([3, 25, 30], 400), ([7, 12, 13], 400)])
