@@ -146,11 +146,7 @@ def audit_tables(published: PublishedCounts, rule: SmallCounts | None = None, wa
     >>> found.findings[2], found.low[2]
     (<CellKnowledge.EXPOSED: 'exposed'>, np.float64(2.0))
     """
-    return audit_of(sum_matrix(published.cells, published.sums), published, rule or SmallCounts(), watch)
-
-
-def audit_of(matrix: sparse.csr_array, published: PublishedCounts, rule: SmallCounts, watch: Watch | None = None) -> CountAudit:
-    """Return what `audit_tables` does, given the matrix of the sums; names are not needed."""
+    matrix, rule = sum_matrix(published.cells, published.sums), rule or SmallCounts()
     low, high = published.low, published.high
     persons, is_any = published.contribution, np.isinf(published.high)
     width = rule.width(persons).astype(float)
