@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from deid_assets.release.publication.verification import verify_release
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store import durable
 from deid_assets.store.home import Home, StoreLock
+from deid_assets_tests.loaded import ran_loaded
 from deid_assets_tests.matrices.table import Matrix, Outcome
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people
@@ -104,11 +104,8 @@ def deid_killed(case: Path, point: str, arguments: tuple[str, ...]) -> tuple[int
     environment = {
         **os.environ, "DEID_HOME": str(case / "deid"), "DEID_SECRET": SECRET, "TMPDIR": str(case / "tmp"), "COLUMNS": "200",
     }  # fmt: skip
-    command = [sys.executable, "-W", "ignore", "-m", "deid_assets_tests.matrices.dying", point, "run", *arguments]
-    ran = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=900
-    )
-    return ran.returncode, ran.stdout
+    code, printed, told = ran_loaded(environment, "deid_assets_tests.matrices.dying", point, "run", *arguments)
+    return code, told + printed
 
 
 def files_below(folder: Path) -> Iterator[Path]:

@@ -120,10 +120,10 @@ def die_at_table(moment: str, asset: str) -> None:
         with connect(*arguments, **options) as connection:
             yield NeverCommits(connection)
 
-    def written(self, context, columns, honest_lineage=RestrictedStore._column_lineage):
+    def written(self, context, *table, honest_lineage=RestrictedStore._column_lineage):
         if moment == "written" and context.asset_key.path[-1] == asset:
             die()
-        return honest_lineage(self, context, columns)
+        return honest_lineage(self, context, *table)
 
     RestrictedStore._write = write
     RestrictedStore._column_lineage = written

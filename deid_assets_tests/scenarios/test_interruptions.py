@@ -13,6 +13,7 @@ from deid_assets.automation.ended_runs import CANCELED
 from deid_assets.automation.instance import dagster_instance
 from deid_assets.resources import OUTCOME_TAG, RELEASED
 from deid_assets.store.home import Home
+from deid_assets_tests.loaded import ran_loaded
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 
@@ -45,8 +46,11 @@ class Ended:
 
 
 def signaled(home: Path, signal: str, point: str, *arguments: str) -> Ended:
-    command = [sys.executable, "-W", "ignore", "-m", "deid_assets_tests.scenarios.signaled", signal, point, *arguments]
     environment = {**os.environ, "DEID_HOME": str(home), "COLUMNS": "200"}
+    program = ("deid_assets_tests.scenarios.signaled", signal, point, *arguments)
+    if not point.startswith("import:"):
+        return Ended(Home(home), *ran_loaded(environment, *program))
+    command = [sys.executable, "-W", "ignore", "-m", *program]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     return Ended(Home(home), ran.returncode, ran.stdout, ran.stderr)
 
