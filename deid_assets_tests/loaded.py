@@ -6,6 +6,7 @@ part of what is tested. Whoever tests these seconds starts Python anew.
 
 import atexit
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -18,8 +19,15 @@ from collections.abc import Mapping
 
 SECONDS = 900
 """A program that takes longer hangs, and is ended by SIGALRM."""
+_LOADED = (
+    "deid_assets.command_line.run", "deid_assets.definitions", "deid_assets_tests.scenarios.signaled",
+    "ibis.backends.duckdb", "matplotlib.figure", "scipy.stats",
+)  # fmt: skip
+"""What a run loads at some time."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Threads that libraries start when they are imported would be missing in a fork."""
+_NO_HOME = {"DEID_HOME": "/nowhere"}
+"""Nothing of a home is loaded before a program says which is its own."""
 
 
 class _Forking(threading.local):
@@ -36,7 +44,7 @@ def ran_loaded(environment: Mapping[str, str], module: str, *arguments: str) -> 
     if _forking.process is None:
         command = [sys.executable, "-W", "ignore", "-m", __name__]
         _forking.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | _ONE_THREAD
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | _ONE_THREAD | _NO_HOME
         )
     server = _forking.process
     with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
@@ -75,10 +83,8 @@ def _begun(environment: dict[str, str], module: str, arguments: list[str], out: 
 
 
 if __name__ == "__main__":
-    import deid_assets.command_line.run
-    import deid_assets.definitions  # noqa: F401
-    import deid_assets_tests.scenarios.signaled  # noqa: F401
-
+    for name in _LOADED:
+        importlib.import_module(name)
     atexit.register(gc.unfreeze)  # or libraries report what is left as leaks
     gc.freeze()  # what every program shares is not looked through for garbage
     gc.set_threshold(20_000)  # as the command sets it

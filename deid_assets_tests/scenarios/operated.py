@@ -19,7 +19,7 @@ from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here, unwra
 from deid_assets_tests.scenarios.daemon import Daemon
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
-REFUSED_REPORT = "refused.html"
+REFUSED_REPORT, REFUSED = "refused.html", "refused"
 FIRST, SECOND, THIRD = "2026-01", "2026-02", "2026-03"
 BY_AGE_OR_STAY = changed(
     SMALL,
@@ -69,6 +69,11 @@ class Operated:
         return self.root.parent / REFUSED_REPORT
 
     @property
+    def refused(self) -> Path:
+        """The home as it was after the refusal."""
+        return self.root.parent / REFUSED
+
+    @property
     def inbox(self) -> Path:
         """The watched folder."""
         return self.root.parent / "in"
@@ -104,6 +109,7 @@ def operate(folder: Path) -> None:
     daemon.schedules()
     daemon.sensors()
     shutil.copy(Home(root).refused_report("small", SECOND), folder / REFUSED_REPORT)
+    shutil.copytree(root, folder / REFUSED)
     adopt(PINNED)
     code, printed = deid_here(root, "run", "--policy", "small", "--delivery", inbox / SECOND, "--quiet", drawn=True)
     assert code == PUBLISHED, printed

@@ -1,6 +1,8 @@
-"""A later delivery of the same members: the same are drawn again, and who is in one release only tells little."""
+"""A later delivery of the same members: the same are drawn again, and who is in one release only tells little.
 
-import json
+That two releases tell too much together is in `test_operated_home.py`.
+"""
+
 from pathlib import Path
 
 import duckdb
@@ -19,8 +21,7 @@ from deid_assets.release.registry.chain import NoiseCharge
 from deid_assets.resources import Workplace
 from deid_assets.stages import asset_of
 from deid_assets_tests.scenarios.conftest import KEY, RELEASED
-from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in, publish_earlier_release
-from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, publish_earlier_release
 from deid_assets_tests.stages import STAGES
 
 LATER = "later"
@@ -69,54 +70,6 @@ def test_the_next_delivery_of_the_same_members_is_published_with_nearly_the_same
     left = {member for member in before if member not in set(pipeline.table(LATER, "members").frame()["member_id"])}
     assert len(before) > 0.8 * RELEASED and len(left) > 0.05 * len(before)
     assert len(now & before) > 0.75 * len(before - left), "members are drawn in a secret order"
-
-
-BY_AGE_OR_STAY = changed(
-    SMALL,
-    hierarchies__age__levels=[
-        {"name": "years", "width": 1},
-        {"name": "20 years", "width": 20, "top": 80},
-        {"name": "40 years", "width": 40, "top": 80},
-    ],
-)
-"""The free choice is 40 years of age with days in hospital; asked for more of the age, 20 years with stays of none or any."""
-
-
-@pytest.mark.matrix
-def test_releases_that_tell_too_much_together_are_refused_and_published_once_the_generalization_is_pinned(tmp_path):
-    """Each of the two generalizations passes by itself. Together they are 20 years of age with days in hospital."""
-    with pipeline_in(tmp_path / "deid") as pipeline:
-        write_policy(pipeline.home.policies, BY_AGE_OR_STAY)
-        pipeline.synthetic(KEY, 3_000, seed=1)
-        assert pipeline.run(KEY).exit_code == PUBLISHED
-        chosen = pipeline.table(KEY, "chosen_generalization").frame()
-        assert chosen["level_name"].tolist() == ["40 years", "days"]
-        deliver_again(
-            pipeline, LATER,
-            "CREATE TABLE gone AS SELECT member_id FROM members WHERE hash(member_id) % 10 = 0",
-            "DELETE FROM members WHERE member_id IN (FROM gone)", "DELETE FROM claims WHERE member_id IN (FROM gone)",
-        )  # fmt: skip
-        write_policy(pipeline.home.policies, changed(BY_AGE_OR_STAY, detail_at_least={"AgeAtFirstClaim": 0.25}))
-        before = pipeline.published_bytes()
-        refused = pipeline.run(LATER)
-        assert pipeline.table(LATER, "chosen_generalization").frame()["level_name"].tolist() == ["20 years", "none or any"]
-        assert refused.exit_code == REFUSED and pipeline.published_bytes() == before, refused
-        assert any("linked_high_risk_share_within_threshold" in check for check in refused.failed_checks), refused
-        alone = pipeline.run(LATER, ["release"])
-        assert alone.exit_code == REFUSED and pipeline.published_bytes() == before
-        assert "the records of members in small/0001 can be linked with those of this release" in " ".join(alone.reasons)
-
-        write_policy(pipeline.home.policies, changed(BY_AGE_OR_STAY, releases={"generalization": "pinned"}))
-        summary = pipeline.run(LATER)
-        assert summary.exit_code == PUBLISHED, summary
-        assert pipeline.table(LATER, "chosen_generalization").frame()["level_name"].tolist() == ["40 years", "days"]
-        public = json.loads((pipeline.home.releases / "small" / "0002" / "manifest.json").read_bytes())
-        (found,) = (item for item in public["evidence"] if item["asset"] == "cross_release_risk")
-        measured = {one["name"]: one for one in found["measurements"]}
-        assert measured["earlier_releases"]["value"] == 1 and measured["linked_high_risk_share"]["passed"]
-        assert 0 < measured["linked_high_risk_share"]["value"] < measured["linked_high_risk_share"]["bound"] <= 0.015
-        kept = pipeline.home.store / "manifests" / "small" / "0001.rows.parquet"
-        assert kept.stat().st_mode & 0o077 == 0 and not list(pipeline.home.releases.rglob("*.rows.parquet"))
 
 
 @pytest.mark.matrix

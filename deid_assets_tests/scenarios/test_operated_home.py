@@ -17,11 +17,11 @@ from deid_assets.automation.in_use import state_use
 from deid_assets.automation.instance import dagster_instance
 from deid_assets.resources import OUTCOME_TAG, STORE_TAG
 from deid_assets.store.home import Home
-from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
+from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, REFUSED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.daemon import Daemon
 from deid_assets_tests.scenarios.operated import FIRST, SECOND, THIRD, Operated, complete, deliver_without_some
-from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 
 CHANGED = "the policy's recipients changed"
 
@@ -30,6 +30,11 @@ def runs_of(home: Home, delivery: str) -> list[dg.DagsterRun]:
     """The runs of a delivery, oldest first."""
     with dagster_instance(home) as instance:
         return list(reversed(instance.get_runs(dg.RunsFilter(tags={STORE_TAG: f"small/{delivery}"}))))
+
+
+def levels_of(pipeline: Pipeline, delivery: str) -> list[str]:
+    """The chosen generalization of a delivery."""
+    return pipeline.table(delivery, "chosen_generalization").frame()["level_name"].tolist()
 
 
 def fails(*_: object, **__: object) -> None:
@@ -125,8 +130,22 @@ class TestThreeDeliveries:
         public = json.loads((operated.release(2) / "manifest.json").read_bytes())
         (found,) = (item for item in public["evidence"] if item["asset"] == "cross_release_risk")
         measured = {one["name"]: one for one in found["measurements"]}
-        assert measured["earlier_releases"]["value"] == 1
+        assert measured["earlier_releases"]["value"] == 1 and measured["linked_high_risk_share"]["passed"]
         assert 0 < measured["linked_high_risk_share"]["value"] < measured["linked_high_risk_share"]["bound"] <= 0.015
+        kept = operated.home.store / "manifests" / "small" / "0001.rows.parquet"
+        assert kept.stat().st_mode & 0o077 == 0 and not list(operated.home.releases.rglob("*.rows.parquet"))
+
+    def test_each_of_two_generalizations_passes_by_itself_and_the_gate_alone_refuses_both(self, operated: Operated, tmp_path):
+        """Together they are 20 years of age with days in hospital."""
+        with copy_of(operated.refused, tmp_path / "refused") as pipeline:
+            assert [levels_of(pipeline, key) for key in (FIRST, SECOND)] == [["40 years", "days"], ["20 years", "none or any"]]
+            before = pipeline.published_bytes()
+            summary = pipeline.run(SECOND, ["release"])
+            assert summary.exit_code == REFUSED and pipeline.published_bytes() == before, summary
+            said = "the records of members in small/0001 can be linked with those of this release"
+            assert pipeline.releases == ["small/0001"] and said in " ".join(summary.reasons)
+        with pipeline_in(operated.copied_to(tmp_path / "released")) as pipeline:
+            assert levels_of(pipeline, SECOND) == ["40 years", "days"], "pinned"
 
     def test_the_third_was_released_again_by_the_schedule_without_somebody_who_opted_out(self, operated: Operated):
         first, again = runs_of(operated.home, THIRD)

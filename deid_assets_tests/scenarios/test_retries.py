@@ -79,6 +79,22 @@ def pipeline(judged, tmp_path) -> Iterator[Pipeline]:
         yield pipeline
 
 
+@pytest.fixture(scope="module")
+def passed(judged, tmp_path_factory) -> Path:
+    """The same home, in which that candidate passed every assessment."""
+    with made_once(tmp_path_factory, "retries_passed") as (folder, missing):
+        if missing:
+            with copy_of(judged, folder / "deid") as pipeline:
+                assert not pipeline.run(KEY, STAGES["assessment"]).failed_checks
+    return folder / "deid"
+
+
+@pytest.fixture
+def assessed(passed, tmp_path) -> Iterator[Pipeline]:
+    with copy_of(passed, tmp_path / "deid") as pipeline:
+        yield pipeline
+
+
 def chosen(pipeline: Pipeline) -> tuple[int, ...]:
     return tuple(pipeline.table(KEY, "chosen_generalization").frame()["level"])
 
@@ -265,32 +281,30 @@ def test_a_refusal_for_more_than_chance_is_told_and_the_same_is_not_judged_again
 
 
 @pytest.mark.matrix
-def test_what_was_refused_and_is_then_measured_with_more_luck_is_refused_by_the_gate(pipeline, monkeypatch):
+def test_what_was_refused_and_is_then_measured_with_more_luck_is_refused_by_the_gate(assessed, monkeypatch):
     """All assessments pass, and all of them judged the very rows: what speaks against it is the registry alone."""
-    pipeline.run(KEY, STAGES["assessment"])
     with monkeypatch.context() as patch:
         unlucky(patch)
-        assert pipeline.run(KEY, ["neighbor_attack"]).exit_code == REFUSED
-    assert not pipeline.run(KEY, ["neighbor_attack"]).failed_checks
-    before = pipeline.published_bytes()
-    summary = pipeline.run(KEY, ["release"])
-    assert summary.exit_code == REFUSED and summary.release is None and pipeline.published_bytes() == before
+        assert assessed.run(KEY, ["neighbor_attack"]).exit_code == REFUSED
+    assert not assessed.run(KEY, ["neighbor_attack"]).failed_checks
+    before = assessed.published_bytes()
+    summary = assessed.run(KEY, ["release"])
+    assert summary.exit_code == REFUSED and summary.release is None and assessed.published_bytes() == before
     (reason,) = summary.reasons
     assert reason.startswith("refused by the gate for 1 reason: this generalization was refused before"), reason
     assert reason.endswith("(this may be chance; running again tries a coarser generalization, as try 2 of 3)")
 
 
 @pytest.mark.matrix
-def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(pipeline, monkeypatch):
+def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(assessed, monkeypatch):
     """Another policy's run was refused after the assessments of this one.
 
     It is the second try now, and they judged as the first.
     """
-    assert not pipeline.run(KEY, STAGES["assessment"]).failed_checks
-    another_refused(pipeline, monkeypatch)()
-    before = pipeline.published_bytes()
-    summary = pipeline.run(KEY, ["release"])
-    assert summary.exit_code == ERROR and summary.release is None and pipeline.published_bytes() == before
+    another_refused(assessed, monkeypatch)()
+    before = assessed.published_bytes()
+    summary = assessed.run(KEY, ["release"])
+    assert summary.exit_code == ERROR and summary.release is None and assessed.published_bytes() == before
     for asset in ("longitudinal_risk", "neighbor_attack", "attack_sensitivity"):
         assert f"{asset}: it was measured in another try than this one" in summary.reasons[0]
     assert (
@@ -299,9 +313,8 @@ def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(pipeline, mon
 
 
 @pytest.mark.matrix
-def test_what_another_run_had_refused_while_the_gate_was_judging_makes_it_another_try(pipeline, monkeypatch):
-    assert not pipeline.run(KEY, STAGES["assessment"]).failed_checks
-    note, honest = another_refused(pipeline, monkeypatch), release_asset.publish
+def test_what_another_run_had_refused_while_the_gate_was_judging_makes_it_another_try(assessed, monkeypatch):
+    note, honest = another_refused(assessed, monkeypatch), release_asset.publish
 
     def published(*args, **kwargs):
         note()
@@ -309,15 +322,14 @@ def test_what_another_run_had_refused_while_the_gate_was_judging_makes_it_anothe
 
     with monkeypatch.context() as patch:
         patch.setattr(release_asset, "publish", published)
-        before = pipeline.published_bytes()
-        summary = pipeline.run(KEY, ["release"])
+        before = assessed.published_bytes()
+        summary = assessed.run(KEY, ["release"])
     assert summary.exit_code == ERROR and "another try of this delivery was refused" in summary.reasons[0], summary
-    assert pipeline.published_bytes() == before
+    assert assessed.published_bytes() == before
 
 
 @pytest.mark.matrix
-def test_the_gates_own_draws_are_a_try_too(pipeline, monkeypatch):
-    assert not pipeline.run(KEY, STAGES["assessment"]).failed_checks
+def test_the_gates_own_draws_are_a_try_too(assessed, monkeypatch):
     honest = judgement.risk_measurements
 
     def by_chance(*args):
@@ -326,10 +338,10 @@ def test_the_gates_own_draws_are_a_try_too(pipeline, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(judgement, "risk_measurements", by_chance)
-        summary = pipeline.run(KEY, ["release"])
+        summary = assessed.run(KEY, ["release"])
     assert summary.exit_code == REFUSED, summary
     assert summary.reasons[0].endswith("(this may be chance; running again tries a coarser generalization, as try 2 of 3)")
-    assert [(line.number, line.by_chance) for line in refused_tries(pipeline)] == [(1, True)]
+    assert [(line.number, line.by_chance) for line in refused_tries(assessed)] == [(1, True)]
 
 
 @pytest.mark.matrix
