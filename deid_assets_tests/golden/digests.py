@@ -3,14 +3,13 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from deid_assets.store.home import Home
 from deid_assets_tests.golden.cases import Case
+from deid_assets_tests.loaded import ran_loaded
 
 SECRET = "a secret of the golden files, made for tests alone"
 KEY = "golden"
@@ -46,11 +45,11 @@ def made(case: Case) -> dict[str, Any]:
     """Run a case in a new home and return its digests."""
     with tempfile.TemporaryDirectory() as place:
         home = Home(Path(place) / "deid")
-        ran = _deid(home, "run", *case.arguments(Path(place) / "given"), "--key", KEY, "--json")
-        outcome = json.loads(ran.stdout)
+        code, printed = _deid(home, "run", *case.arguments(Path(place) / "given"), "--key", KEY, "--json")
+        outcome = json.loads(printed)
         if outcome["release"] is None:
-            return {"exit_code": ran.returncode, "reasons": outcome["reasons"], "failed_checks": outcome["failed_checks"]}
-        return {"exit_code": ran.returncode, **_digests(home, Path(outcome["release"]))}
+            return {"exit_code": code, "reasons": outcome["reasons"], "failed_checks": outcome["failed_checks"]}
+        return {"exit_code": code, **_digests(home, Path(outcome["release"]))}
 
 
 def _digests(home: Home, release: Path) -> dict[str, Any]:
@@ -58,7 +57,7 @@ def _digests(home: Home, release: Path) -> dict[str, Any]:
     beside = home.store / "manifests" / name
     public, restricted = (json.loads(file.read_text()) for file in (release / "manifest.json", beside.with_suffix(".json")))
     files = sorted(path for path in (release / "data").iterdir())
-    (home.root / "key.pem").write_text(_deid(home, "key", "export").stdout)
+    (home.root / "key.pem").write_text(_deid(home, "key", "export")[1])
     verified = _deid(home, "verify", release, "--key", home.root / "key.pem")
     audited = _deid(home, "audit", name)
     return {
@@ -73,8 +72,8 @@ def _digests(home: Home, release: Path) -> dict[str, Any]:
             for suffix in _MEMORY
             if Path(f"{beside}{suffix}").exists()
         },
-        "verify": _lines(verified, home),
-        "audit": _lines(audited, home),
+        "verify": _lines(home, *verified),
+        "audit": _lines(home, *audited),
     }
 
 
@@ -90,10 +89,10 @@ def _rounded(value: object) -> object:
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
-def _lines(ran: subprocess.CompletedProcess[str], home: Home) -> list[str]:
+def _lines(home: Home, code: int, printed: str) -> list[str]:
     """The exit code, and what a command said of everything it looked at."""
-    said = ran.stdout.replace(str(home.root), "HOME").splitlines()
-    return [f"exit code {ran.returncode}", *(line for line in said if line.startswith(("passed", "failed", "skipped")))]
+    said = printed.replace(str(home.root), "HOME").splitlines()
+    return [f"exit code {code}", *(line for line in said if line.startswith(("passed", "failed", "skipped")))]
 
 
 def _of(value: object) -> str:
@@ -104,16 +103,10 @@ def _of_bytes(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def _deid(home: Home, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a home of its own; errors of the program are shown and end this."""
+def _deid(home: Home, *arguments: object) -> tuple[int, str]:
+    """Run the command line in a home of its own; its exit code and output. Errors of the program are shown and end this."""
     environment = {**os.environ, "DEID_HOME": str(home.root), "DEID_SECRET": SECRET}
-    ran = subprocess.run(
-        [sys.executable, "-m", "deid_assets", *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ran.returncode not in (0, 2):
-        raise SystemExit(f"{ran.stderr}\n{ran.stdout}")
-    return ran
+    code, printed, told = ran_loaded(environment, "deid_assets", *map(str, arguments))
+    if code not in (0, 2):
+        raise SystemExit(f"{told}\n{printed}")
+    return code, printed

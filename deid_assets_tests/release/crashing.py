@@ -6,7 +6,7 @@ Run as a script by `test_crashes`, so that the fork happens in a process without
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
@@ -103,13 +103,13 @@ def journal_is_told(releases: Releases) -> str | None:
     return None
 
 
-def crash_everywhere(root: Path, every: int) -> None:
-    """Crash the second publication at every `every`-th of its system calls, and its recovery at each of its own.
+def crash_everywhere(root: Path) -> None:
+    """Crash the second publication at each of its system calls, and its recovery at each of its own.
 
     Prints one line per crash: "publish" or "recover", the call's number, and "absent" or "whole"; or what is wrong.
     """
     publish(releases_in(root / "prepared"), "first", with_tables=False)
-    for crash_at in range(1, 10_000, every):
+    for crash_at in range(1, 10_000):
         home = root / f"{crash_at}"
         shutil.copytree(root / "prepared", home)
         # DuckDB's threads do not survive a fork: only the children write tables.
@@ -160,8 +160,8 @@ def decided(home: Path) -> str:
     return "waiting"
 
 
-def crash_decisions(root: Path, every: int) -> None:
-    """Crash staging for approval, approving and rejecting at every `every`-th of their system calls.
+def crash_decisions(root: Path) -> None:
+    """Crash staging for approval, approving and rejecting at each of their system calls.
 
     Prints one line per crash: the action, the call's number, and the state afterwards; or what is wrong. After each, the
     action is done again, and must bring about what it is for, or say that it was done.
@@ -176,7 +176,7 @@ def crash_decisions(root: Path, every: int) -> None:
         releases_in(prepared).recover()
         if name != "wait":
             wait(releases_in(prepared))
-        for crash_at in range(1, 10_000, every):
+        for crash_at in range(1, 10_000):
             home = root / f"{name}-{crash_at}"
             shutil.copytree(prepared, home)
             outcome = run_until(lambda home=home, action=action: action(home), crash_at)
@@ -252,8 +252,8 @@ def remembered(home: Path) -> Remembered:
     return known
 
 
-def crash_journal(root: Path, every: int, only: Sequence[str] = ()) -> None:
-    """Crash every kind of decision that the journal records, or some kinds, at every `every`-th of its system calls.
+def crash_journal(root: Path, decision: str) -> None:
+    """Crash a kind of decision that the journal records at each of its system calls.
 
     Prints one line per crash: the decision, the call's number, and "before" or "after"; or what is wrong. Nothing that was
     remembered before is forgotten, and the decision can be made afterwards.
@@ -277,8 +277,8 @@ def crash_journal(root: Path, every: int, only: Sequence[str] = ()) -> None:
         ("set rules", _with_release, _set_rules, lambda known, _: bool(known.rules)),
         ("drop rules", lambda home: (_with_release(home), _set_rules(home)), _drop_rules, lambda known, _: not known.rules),
     ]  # fmt: skip
-    for name, prepare, decide, is_done in [one for one in begun if not only or one[0] in only]:
-        for crash_at in range(1, 10_000, every):
+    for name, prepare, decide, is_done in [one for one in begun if one[0] == decision]:
+        for crash_at in range(1, 10_000):
             home = root / f"{name.replace(' ', '-')}-{crash_at}"
             prepare(home)
             outcome = run_until(lambda home=home, decide=decide: decide(home), crash_at)
@@ -310,9 +310,9 @@ def _rotations(home: Path) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[3:4] == ["journal"]:
-        crash_journal(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[4:])
-    elif sys.argv[3:] == ["decisions"]:
-        crash_decisions(Path(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[2:3] == ["journal"]:
+        crash_journal(Path(sys.argv[1]), sys.argv[3])
+    elif sys.argv[2:] == ["decisions"]:
+        crash_decisions(Path(sys.argv[1]))
     else:
-        crash_everywhere(Path(sys.argv[1]), int(sys.argv[2]))
+        crash_everywhere(Path(sys.argv[1]))

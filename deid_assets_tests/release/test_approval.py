@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -524,14 +523,9 @@ def within(told, days):
 
 
 @pytest.mark.matrix
-def test_a_crash_at_some_system_calls_leaves_it_waiting_published_or_rejected(tmp_path):
-    leaves_it_waiting_published_or_rejected(tmp_path, every=69)
-
-
-def leaves_it_waiting_published_or_rejected(folder: Path, every: int) -> None:
-    """Stage, approve and reject with a crash at every n-th system call."""
+def test_a_crash_at_any_system_call_leaves_it_waiting_published_or_rejected(tmp_path):
     ran = subprocess.run(
-        [sys.executable, "-m", crashing.__name__, str(folder), str(every), "decisions"],
+        [sys.executable, "-m", crashing.__name__, str(tmp_path), "decisions"],
         capture_output=True,
         text=True,
         env=ENVIRONMENT,
@@ -545,6 +539,6 @@ def leaves_it_waiting_published_or_rejected(folder: Path, every: int) -> None:
     ):
         found = [state for name, _, state in said if name == action]
         assert set(found) == states, (found, ran.stderr[-500:])
-        assert len(found) > 20 / every, "too few system calls were seen"
+        assert len(found) > 20, "too few system calls were seen"
         turns = sum(one != other for one, other in pairwise(found))
         assert turns == 1, "there is one moment from which on the decision stands"
