@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pytest
 
-USUAL = 12.0
+USUAL = 3.0
 """Seconds that a test takes, if nothing is known of its file."""
 
 
@@ -60,6 +60,6 @@ def parts_of(files: Iterable[str], of: int, seconds: Mapping[str, float] = Mappi
 
 
 def measured_seconds() -> dict[str, float]:
-    """About how many seconds of a processor the tests of long files take, as `parts_of` takes them; estimates."""
+    """About how many seconds of an idle processor the tests of long files take; the column `how` tells which are estimates."""
     with (Path(__file__).parent / "seconds.csv").open(newline="") as file:
         return {row["files"]: float(row["seconds"]) for row in csv.DictReader(file)}
