@@ -219,6 +219,14 @@ def copy_of(original: Path, to: Path, policy: str = "small") -> Iterator[Pipelin
         yield pipeline
 
 
+def change(file: Path, old: bytes, new: bytes) -> None:
+    """Replace some bytes of a file once."""
+    file.chmod(0o644)
+    content = file.read_bytes()
+    assert old in content
+    file.write_bytes(content.replace(old, new, 1))
+
+
 def folder_of(pipeline: Pipeline) -> Path:
     """The first release of the small policy."""
     return pipeline.home.releases / "small" / "0001"

@@ -16,7 +16,7 @@ from deid_assets.store.digests import bytes_digest
 from deid_assets_tests.reports.numbers_shown import numbers_in, without_sources
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
-from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
+from deid_assets_tests.scenarios.pipeline import Pipeline, change, copy_of
 
 pytestmark = pytest.mark.matrix
 
@@ -110,13 +110,6 @@ def test_the_audit_names_no_person(home, audited):
     assert len(long) > 1_000 and not long & words
 
 
-def _byte(file: Path, old: bytes, new: bytes) -> None:
-    file.chmod(0o644)
-    content = file.read_bytes()
-    assert old in content
-    file.write_bytes(content.replace(old, new, 1))
-
-
 def _edit_log(root: Path, old: str, new: str) -> None:
     """Replace a text in every event of the log, in all of its files."""
     changed = 0
@@ -189,20 +182,20 @@ def _restricted(root: Path, _pipeline: Pipeline) -> None:
     file = root / "store" / "manifests" / "small" / "0001.json"
     manifest = json.loads(file.read_bytes())
     assert Evidence.from_json(manifest["evidence"][0])
-    _byte(file, b'"rows_out":3000', b'"rows_out":3001')
+    change(file, b'"rows_out":3000', b'"rows_out":3001')
 
 
 HARM = {
     "a byte of a file": (
-        lambda root, _: _byte(root / "releases/small/0001/data/Claims.csv", b",Y1,", b",Y2,"),
+        lambda root, _: change(root / "releases/small/0001/data/Claims.csv", b",Y1,", b",Y2,"),
         "data/Claims.csv is as listed: it was changed",
     ),
     "a byte of the manifest": (
-        lambda root, _: _byte(root / "releases/small/0001/manifest.json", b"named researchers", b"namex researchers"),
+        lambda root, _: change(root / "releases/small/0001/manifest.json", b"named researchers", b"namex researchers"),
         "manifest and signature do not belong together",
     ),
     "a byte of the registry": (
-        lambda root, _: _byte(root / "releases/registry.jsonl", b'"policy":"small"', b'"policy":"smell"'),
+        lambda root, _: change(root / "releases/registry.jsonl", b'"policy":"small"', b'"policy":"smell"'),
         "was changed: its hash is not that of its content",
     ),
     "the end of the registry": (_cut_registry, "the registry contains this release: it has no entry"),
@@ -212,7 +205,7 @@ HARM = {
         "0001.rows.parquet is not the file that the restricted edition of the manifest names: it was changed or is gone",
     ),
     "the rows that later releases are compared with are others": (
-        lambda root, _: _byte(root / "store/manifests/small/0001.rows.parquet", b"PAR1", b"RAP1"),
+        lambda root, _: change(root / "store/manifests/small/0001.rows.parquet", b"PAR1", b"RAP1"),
         "0001.rows.parquet is not the file that the restricted edition of the manifest names: it was changed or is gone",
     ),
     "materializations in the log of the run": (
@@ -314,7 +307,7 @@ def test_the_determination_of_a_release_is_drafted_from_its_public_manifest(home
 
 
 def test_nothing_is_drafted_of_a_release_that_is_not_in_order(root, tmp_path):
-    _byte(root / "releases/small/0001/data/Claims.csv", b",Y1,", b",Y2,")
+    change(root / "releases/small/0001/data/Claims.csv", b",Y1,", b",Y2,")
     code, printed = deid_here(root, "determination", "small/0001", "--output", tmp_path / "out")
     assert code == ERROR and "nothing is drafted of a release that is not in order" in printed
     assert not (tmp_path / "out").exists()

@@ -6,7 +6,6 @@ Whole runs are in the matrix. What the daemon asks for is tested here on a home 
 import datetime
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -21,7 +20,7 @@ from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, REFUSED, 
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.daemon import Daemon
 from deid_assets_tests.scenarios.operated import FIRST, SECOND, THIRD, Operated, complete, deliver_without_some
-from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
+from deid_assets_tests.scenarios.pipeline import Pipeline, change, copy_of, pipeline_in
 
 CHANGED = "the policy's recipients changed"
 
@@ -209,11 +208,3 @@ class TestTheAuditOfTheSecond:
         change(root / file, old, new)
         code, printed = deid_here(root, "audit", "small/0002")
         assert code == ERROR and says in unwrapped(printed), printed
-
-
-def change(file: Path, old: bytes, new: bytes) -> None:
-    """Replace some bytes of a file once."""
-    file.chmod(0o644)
-    content = file.read_bytes()
-    assert old in content
-    file.write_bytes(content.replace(old, new, 1))
