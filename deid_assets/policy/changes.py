@@ -32,6 +32,7 @@ def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
             for part in sections["columns"].values():
                 for column in set(part) & set(change.without):
                     del part[column]
+        sections |= _tables_left(policy, set(change.without), sections)
         left = {entry["release_as"] for part in listed.values() for entry in part}
         required = {name: share for name, share in policy.detail_at_least.items() if name in left}
         if required != policy.detail_at_least:
@@ -45,6 +46,22 @@ def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
     except PolicyError:
         return None
     return to_yaml(sections)
+
+
+def _tables_left(policy: Policy, without: set[str], sections: dict[str, Any]) -> dict[str, Any]:
+    """The sections without tables of events that no quasi-identifier is left of; empty if all stay."""
+    own = policy.columns.events
+    gone = [table for table in policy.event_tables[1:] if not set(policy.claim_columns_of(table)) & {*own[table]} - without]
+    if not gone:
+        return {}
+    changed = _sections(policy, "source", "attributes", "reviewed_attributes") | {"columns": sections["columns"]}
+    columns = {column for table in gone for column in own[table]}
+    names = {one.release_as for one in policy.attributes if one.column in columns}
+    for table in gone:
+        del changed["source"]["events"][table], changed["columns"][table]
+    changed["attributes"] = [one for one in changed.get("attributes", []) if one["column"] not in columns]
+    reviewed = changed.get("reviewed_attributes", {}).items()
+    return changed | {"reviewed_attributes": {name: reason for name, reason in reviewed if name not in names}}
 
 
 def leaving_together(policy: Policy) -> dict[str, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import Any
 from deid_assets.policy.cohort import CohortColumns
 from deid_assets.policy.problems import Path, Problem, did_you_mean
 from deid_assets.reference.known_columns import KNOWN
-from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
+from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS, EVENT_COLUMNS, PROVIDERS
 
 ROLES: Mapping[str, str] = {
     "direct_identifier": "identifies a person, is read to link releases of the same people, and is never released",
@@ -24,7 +24,7 @@ ROLES: Mapping[str, str] = {
 
 FORMAT = 2
 TABLES: Mapping[str, tuple[str, ...]] = {"longitudinal": ("members", "claims"), "flat": ("records",), "cohort": ("people",)}
-"""The tables of each kind of policy, as `columns` names them."""
+"""The tables of each kind of policy, as `columns` names them; of claims, those that `source.events` names are further ones."""
 
 PSEUDONYMS = ("member_id", "provider_id", "vendor_id", "pcp_id")
 PASSED_ON = ("year", "pay_delay")
@@ -87,7 +87,7 @@ def earlier_form(values: Mapping[str, Any]) -> _EarlierForm:
         return _EarlierForm(dict(values))
     found = _EarlierForm({key: value for key, value in values.items() if key not in ("format", "columns")})
     kind, columns = kind_of(values), values.get("columns")
-    tables = TABLES[kind]
+    tables = (*TABLES[kind], *(sorted(_events(values)) if kind == "longitudinal" else ()))
     if values["format"] != FORMAT:
         found.problems.append(Problem(("format",), f"this version reads format {FORMAT}, and texts without a format"))
         return found
@@ -113,6 +113,13 @@ def earlier_form(values: Mapping[str, Any]) -> _EarlierForm:
     return found
 
 
+def _events(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Tables of events beside the claims, as the source describes them, by their names."""
+    source = values.get("source")
+    events = source.get("events") if isinstance(source, Mapping) else None
+    return {name: one for name, one in events.items() if isinstance(name, str)} if isinstance(events, Mapping) else {}
+
+
 def _refuse_columns_in_source(found: _EarlierForm, kind: str) -> None:
     """Report what the source says of columns: only their entries may."""
     source = found.values.get("source")
@@ -121,14 +128,33 @@ def _refuse_columns_in_source(found: _EarlierForm, kind: str) -> None:
     told = f"in format {FORMAT}, only the entries in columns.{{}} say this: as {{}}"
     if kind == "flat" and "person" in source:
         found.problems.append(Problem(("source", "person"), told.format("records", "the role direct_identifier")))
-    kept = dict(source)
-    for table in TABLES["longitudinal"] if kind == "longitudinal" else ():
-        own = source.get(table)
-        for key, entry in (("columns", "from"), ("date_formats", "date_formats")):
-            if isinstance(own, Mapping) and key in own:
-                found.problems.append(Problem(("source", table, key), told.format(table, entry)))
-                kept[table] = {name: one for name, one in kept[table].items() if name != key}
-    found.values["source"] = kept
+    found.values["source"] = dict(source)
+    if kind != "longitudinal":
+        return
+    for table in (*TABLES[kind], *_events(found.values)):
+        own = _described(found.values["source"], table)
+        if not isinstance(own, Mapping):
+            continue
+        for key, entry in (("columns", "from"), ("date_formats", "date_formats"), ("same_as_claims", "same_as")):
+            if key in own:
+                found.problems.append(Problem(("source", *_place(table), key), told.format(table, entry)))
+        _describe(found, table, _without_columns(own))
+
+
+def _described(source: Mapping[str, Any], table: str) -> Any:
+    """What a source says of a table; None: nothing."""
+    events = source.get("events")
+    of_events = events.get(table) if isinstance(events, Mapping) else None
+    return source.get(table) if table in TABLES["longitudinal"] else of_events
+
+
+def _describe(found: _EarlierForm, table: str, own: Mapping[str, Any]) -> None:
+    """Let the source say this of a table."""
+    source = found.values["source"]
+    if table in TABLES["longitudinal"]:
+        found.values["source"] = {**source, table: own}
+    else:
+        found.values["source"] = {**source, "events": {**source["events"], table: own}}
 
 
 def _entries(found: _EarlierForm, table: str, columns: object) -> dict[str, dict[str, Any]]:
@@ -174,8 +200,11 @@ def _longitudinal(found: _EarlierForm, tables: Mapping[str, Mapping[str, dict[st
     places = found.places
     places |= {("quasi_identifiers",): ("columns",), ("attributes",): ("columns", "claims")}
     for table, columns in tables.items():
-        declared[table], listed[table] = {}, []
-        places[("quasi_identifiers", table)] = places[("source", table, "columns")] = ("columns", table)
+        declared[table] = {}
+        # Those of all tables of events are listed together: nothing that the adversary knows of them is different.
+        level = listed.setdefault("members" if table == "members" else "claims", [])
+        places.setdefault(("quasi_identifiers", table), ("columns", table))
+        places[("source", *_place(table), "columns")] = ("columns", table)
         for name, entry in columns.items():
             path: Path = ("columns", table, name)
             made = {key: value for key, value in entry.items() if key not in ("role", *_RELEASED)}
@@ -185,8 +214,8 @@ def _longitudinal(found: _EarlierForm, tables: Mapping[str, Mapping[str, dict[st
                 _only(found, path, entry, _known_keys(table, name, entry["role"]))
                 _map(found, table, name, entry)
             if entry["role"] == "quasi_identifier":
-                _list(found, ("quasi_identifiers", table, len(listed[table])), path)
-                listed[table].append({"column": name} | _part(entry, _RELEASED))
+                _list(found, ("quasi_identifiers", "members" if table == "members" else "claims", len(level)), path)
+                level.append({"column": name} | _part(entry, _RELEASED))
             elif entry["role"] == "attribute" and "kind" in entry:
                 if table == "members":
                     _wrong_role(found, path, "quasi_identifier")
@@ -212,7 +241,7 @@ def _part(entry: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
 def _roles(name: str, is_declared: bool, table: str) -> tuple[str, ...]:
     """What a column of claims or members can be, if not a quasi-identifier."""
     if is_declared:
-        return ("quasi_identifier", "attribute") if table == "claims" else ("quasi_identifier",)
+        return ("quasi_identifier",) if table == "members" else ("quasi_identifier", "attribute")
     if name in PSEUDONYMS:
         return ("pseudonym",)
     if name in PASSED_ON:
@@ -221,7 +250,9 @@ def _roles(name: str, is_declared: bool, table: str) -> tuple[str, ...]:
 
 
 def _known_keys(table: str, name: str, role: str) -> tuple[str, ...]:
-    mapped = ("from", "date_formats") if name in _MAPPED[table] else ()
+    mapped = ("from", "date_formats") if name in _MAPPED.get(table, EVENT_COLUMNS) else ()
+    if name in PROVIDERS and table not in TABLES["longitudinal"]:
+        return (*mapped, "same_as")
     return (*mapped, *_RELEASED) if role == "quasi_identifier" else mapped
 
 
@@ -229,9 +260,12 @@ def _map(found: _EarlierForm, table: str, name: str, entry: Mapping[str, Any]) -
     """Enter a delivered column into the map of the source, if that has one."""
     path: Path = ("columns", table, name)
     source = found.values.get("source")
-    own = source.get(table, {}) if isinstance(source, Mapping) and source.get("kind") == "tables" else None
-    if name not in (*_MAPPED[table], *KNOWN):
-        close = did_you_mean(name, _MAPPED[table])
+    own = None
+    if isinstance(source, Mapping) and source.get("kind") == "tables":
+        own = _described(source, table) or {}
+    mapped = _MAPPED.get(table, EVENT_COLUMNS)
+    if name not in ((*mapped, *KNOWN) if table in TABLES["longitudinal"] else mapped):
+        close = did_you_mean(name, mapped)
         told = f"no column that is known{close}; a column of your own has a kind, which says how it is made"
         found.problems.append(Problem(path, told))
     elif not isinstance(source, Mapping) or not isinstance(own, Mapping):
@@ -244,8 +278,19 @@ def _map(found: _EarlierForm, table: str, name: str, entry: Mapping[str, Any]) -
         for section, key in (("columns", "from"), ("date_formats", "date_formats")):
             if key in entry:
                 own = {**own, section: {**own.get(section, {}), name: entry[key]}}
-                found.places[("source", table, section, name)] = (*path, key)
-        found.values["source"] = {**source, table: own} if own else source
+                found.places[("source", *_place(table), section, name)] = (*path, key)
+        if (same := entry.get("same_as")) is not None:
+            if same != f"claims.{name}":
+                told = f"can be claims.{name}: providers of both tables then have one pseudonym each"
+                found.problems.append(Problem((*path, "same_as"), told))
+            own = {**own, "same_as_claims": [*own.get("same_as_claims", ()), name]}
+        if own:
+            _describe(found, table, own)
+
+
+def _place(table: str) -> tuple[str, ...]:
+    """Where the source describes a table."""
+    return (table,) if table in TABLES["longitudinal"] else ("events", table)
 
 
 # One table
@@ -359,32 +404,48 @@ def source_of(values: Mapping[str, Any]) -> dict[str, Any]:
         source |= _part(values["columns"], ("date_format",))
     for table in TABLES["longitudinal"]:
         if isinstance(source.get(table), Mapping):
-            source[table] = {key: one for key, one in source[table].items() if key not in ("columns", "date_formats")}
+            source[table] = _without_columns(source[table])
+    if events := _events(values):
+        source["events"] = {table: _without_columns(one) for table, one in events.items()}
     return source
+
+
+def _without_columns(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in described.items() if key not in ("columns", "date_formats", "same_as_claims")}
 
 
 def _of_claims(values: Mapping[str, Any]) -> Iterator[Column]:
     declared, attributes = values.get("columns") or {}, values.get("attributes") or ()
-    for table in TABLES["longitudinal"]:
-        source = values["source"].get(table) or {}
+    others = _events(values)
+    of_others = {name: table for table in others for name in declared.get(table) or {}}
+    for table in (*TABLES["longitudinal"], *others):
+        source = _described(values["source"], table) or {}
         mapped, formats = source.get("columns") or {}, source.get("date_formats") or {}
-        listed = {one["column"]: (number, one) for number, one in enumerate(values["quasi_identifiers"][table])}
+        level = "members" if table == "members" else "claims"
+        listed = {
+            one["column"]: (number, one)
+            for number, one in enumerate(values["quasi_identifiers"][level])
+            if table == "members" or of_others.get(one["column"], "claims") == table
+        }
         for name in [*(name for name in mapped if name not in listed), *listed]:
             made = dict((declared.get(table) or {}).get(name, {}))
             if name in mapped:
                 made = {"from": mapped[name]} | ({"date_formats": formats[name]} if name in formats else {})
-            at: list[Path] = [("source", table, "columns", name)] if name in mapped else []
+                made |= {"same_as": f"claims.{name}"} if name in source.get("same_as_claims", ()) else {}
+            at: list[Path] = [("source", *_place(table), "columns", name)] if name in mapped else []
             at += [("columns", table, name)] if name not in mapped and made else []
             if name in listed:
                 number, one = listed[name]
                 role: dict[str, Any] = {"role": "quasi_identifier"} | {key: one[key] for key in ("hierarchy", "release_as")}
-                at.append(("quasi_identifiers", table, number))
+                at.append(("quasi_identifiers", level, number))
             else:
                 role = {"role": _roles(name, False, table)[-1]}
             yield Column(table, name, made | role, tuple(at))
-        for number, one in enumerate(attributes if table == "claims" else ()):
-            made = dict(declared["claims"][one["column"]]) | {"role": "attribute", "release_as": one["release_as"]}
-            yield Column(table, one["column"], made, (("columns", "claims", one["column"]), ("attributes", number)))
+        for number, one in enumerate(attributes if table != "members" else ()):
+            if of_others.get(one["column"], "claims") != table:
+                continue
+            made = dict(declared[table][one["column"]]) | {"role": "attribute", "release_as": one["release_as"]}
+            yield Column(table, one["column"], made, (("columns", table, one["column"]), ("attributes", number)))
 
 
 def _of_records(values: Mapping[str, Any]) -> Iterator[Column]:

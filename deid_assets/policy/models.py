@@ -4,13 +4,14 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from deid_assets.errors import PolicyError
+from deid_assets.methods.candidate.provider_suppression import PATTERN
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import LATER_SECTIONS, ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
@@ -23,9 +24,10 @@ from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import REPORTED, AttackSensitivity, NumberOfClaims
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.policy.sections.utility import Utility
-from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, KNOWN, KnownColumn
-from deid_assets.sources.delivery import YEARS_BY_DEFAULT, SourceOptions, TablesSource
+from deid_assets.reference.known_columns import EVENT_TABLE, IN_DAYS_IN_HOSPITAL, KNOWN, KnownColumn
+from deid_assets.sources.delivery import EVENT_COLUMNS, YEARS_BY_DEFAULT, SourceOptions, TablesSource
 from deid_assets.sources.diagnosis_systems import DiagnosisCodes
+from deid_assets.store.events import number_of
 
 
 class Policy(ReleasePolicy):
@@ -225,6 +227,72 @@ class Policy(ReleasePolicy):
     def numbers(self) -> tuple[str, ...]:
         """The columns that contain whole numbers; the others contain text."""
         return tuple(name for name in (*KNOWN, *self.columns.all) if self.column(name).limits is not None)
+
+    @property
+    def event_tables(self) -> tuple[str, ...]:
+        """The tables of events: claims, then others in the order of their names."""
+        return ("claims", *sorted(self.source.events if isinstance(self.source, TablesSource) else ()))
+
+    @property
+    def event_table_of(self) -> dict[str, str]:
+        """The table of each claim-level quasi-identifier that is of one table, where there are several tables of events."""
+        if len(self.event_tables) == 1:
+            return {}
+        listed = (column for column in self.claim_names if column not in longitudinal.DATE_COLUMNS)
+        return {column: self.columns.table_of(column) for column in listed}
+
+    @property
+    def event_columns(self) -> tuple[str, ...]:
+        """What claims have beside the columns that every policy knows: declared ones, and the table where there are several."""
+        table = (EVENT_TABLE,) if len(self.event_tables) > 1 else ()
+        return (*sorted(self.columns.of_events), *table)
+
+    def claim_columns_of(self, table: str) -> tuple[str, ...]:
+        """The quasi-identifiers of one table of events; what is known of dates is known of each."""
+        return tuple(
+            column
+            for column in self.claim_names
+            if column in longitudinal.DATE_COLUMNS or self.columns.table_of(column) == table
+        )
+
+    def numbers_of_events(self, column: str) -> tuple[str, ...]:
+        """Columns of members that count the events of a claim-level quasi-identifier: of its table; of dates, of all tables."""
+        others = self.event_tables[1:]
+        if column in ("year", *longitudinal.DATE_COLUMNS):
+            return ("claims", *map(number_of, others))
+        table = self.columns.table_of(column)
+        return (number_of(table),) if table in others else ("claims",)
+
+    def mapped_of(self, table: str) -> tuple[str, ...]:
+        """The canonical columns that another table of events has: its identifiers, and when each event was."""
+        source = self.source.tables[table] if isinstance(self.source, TablesSource) else None
+        return tuple(column for column in EVENT_COLUMNS if source is not None and column in source.columns)
+
+    def columns_of_file(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """The columns of `release_claims` in the file of one table of events, in their order.
+
+        Those of claims are all that no other table has alone. Another table has the member, its providers, year and dates, and
+        what the policy declares of it.
+        """
+        own: dict[str, set[str]] = {one: set() for one in self.event_tables}
+        for name, column in (*((name, column) for column, name in self.claim_names.items()), *self.attribute_names.items()):
+            if column in self.columns.of_events:
+                own[self.columns.table_of(column)].add(name)
+        if table == "claims":
+            alone = {EVENT_TABLE}.union(*(names for one, names in own.items() if one != table))
+            return tuple(name for name in columns if name not in alone)
+        providers = {name for column, name in longitudinal.PROVIDER_PSEUDONYMS.items() if column in self.mapped_of(table)}
+        dates = {self.claim_names[column] for column in self.claim_names if column in longitudinal.DATE_COLUMNS}
+        dates |= set() if self.dates is None else {self.dates.release_as}
+        kept = {"MemberID", "Year", *providers, *dates, *own[table]}
+        return tuple(name for name in columns if name in kept)
+
+    @property
+    def pattern_of_care(self) -> tuple[str, ...]:
+        """Columns by which providers are recognized: groups of codes, what other tables tell but no numbers, and the table."""
+        others = (column for table in self.event_tables[1:] for column in self.claim_columns_of(table))
+        of_others = (one for one in others if one not in (*self.numbers, *longitudinal.DATE_COLUMNS))
+        return (*PATTERN, *of_others, *((EVENT_TABLE,) if len(self.event_tables) > 1 else ()))
 
     def hierarchy_of(self, column: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier."""

@@ -37,6 +37,7 @@ _SAID_BY_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "": ("quasi_identifiers", "attributes"),
     "MembersMap": ("columns", "date_formats"),
     "ClaimsMap": ("columns", "date_formats"),
+    "EventsMap": ("columns", "date_formats", "same_as_claims"),
     "FlatSource": ("person",),
     "CohortColumns": ("date_format",),
 }
@@ -175,7 +176,7 @@ class _Pages:
                 return "list: " + ", ".join(self._type(part, place) for part in parts)
             return f"list of: {self._type(field.get('items', {}), place)}"
         if field.get("type") == "object":
-            inner = field.get("additionalProperties")
+            inner = next(iter(field.get("patternProperties", {}).values()), field.get("additionalProperties"))
             return f"names, each with: {self._type(inner, place)}" if isinstance(inner, Mapping) else "names with values"
         return _WORDS.get(field.get("type", ""), "any value") + _interval(self._narrowed(field, place))
 

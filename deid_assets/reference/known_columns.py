@@ -157,6 +157,10 @@ UNREADABLE: Mapping[str, str] = {
 DECLARED_CODES, UNREADABLE_DECLARED = "declared_codes", "unreadable_declared"
 """Columns of claims where a policy declares columns of codes: the codes that lists read, and how many cannot be read."""
 
+EVENT_TABLE = "event_table"
+"""Column of claims that says which table a row is of, where a policy has other tables of events: their rows are beside those of
+the claims, and have none of the columns that are only of claims."""
+
 DATES: Mapping[str, KnownColumn] = MappingProxyType(
     {
         "service_interval": KnownColumn("service interval"),

@@ -56,6 +56,9 @@ ENROLMENT = ("enrolled_from", "enrolled_until")
 """First and last day of a member's enrolment, or of a span of it; read for what is derived of it."""
 DELIVERED_MEMBER_COLUMNS = (*MEMBER_COLUMNS, *ENROLMENT)
 """What a delivery may contain about a member."""
+PROVIDERS = ("provider_id", "vendor_id", "pcp_id")
+EVENT_COLUMNS = ("claim_id", "member_id", *PROVIDERS, "year", "service_date")
+"""What a delivery may contain about an event in another table than the claims, beside columns that a policy declares."""
 DATE_COLUMNS = ("birth_date", "death_date", *ENROLMENT, "service_date", *CLAIM_INGREDIENTS)
 
 
@@ -342,8 +345,42 @@ class ClaimsMap(TableMap):
         return columns
 
 
+TableName = Annotated[str, StringConstraints(pattern=r"^[a-z]{1,20}(_[a-z]{1,20}){0,3}$")]
+
+
+class EventsMap(TableMap):
+    """Another table of events, such as fills of drugs: `member_id` and one of `service_date`, `year` are required.
+
+    Without `claim_id`, a row is identified by its file and place. Further columns are declared by the policy.
+    """
+
+    same_as_claims: tuple[Literal["provider_id", "vendor_id", "pcp_id"], ...] = Field(
+        (), description="columns of providers whose identifiers are those of claims: one provider has one pseudonym in both"
+    )
+    without_codes: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+        None,
+        exclude_if=lambda reason: reason is None,
+        description="why no column of the table has codes that could be sensitive, in a sentence; where members are removed "
+        "for codes, a table without a declared column of codes is refused unless this says why",
+    )
+
+    @field_validator("columns")
+    @classmethod
+    def _enough(cls, columns: dict[str, str]) -> dict[str, str]:
+        _refuse_unknown(columns, EVENT_COLUMNS)
+        if "member_id" not in columns or not {"service_date", "year"} & set(columns):
+            raise ValueError("member_id and one of service_date, year must be mapped")
+        return columns
+
+    @model_validator(mode="after")
+    def _same_providers(self) -> "EventsMap":
+        if unmapped := sorted(set(self.same_as_claims) - set(self.columns)):
+            raise ValueError(f"same_as_claims: {', '.join(unmapped)} is not mapped")
+        return self
+
+
 class FurtherTable(_Model):
-    """A table of the delivery that cannot be read yet: a run refuses and names it, until the policy lists it no more."""
+    """A table of the delivery that nothing describes yet: a run refuses and names it, until the policy lists it no more."""
 
     file: ColumnName = Field(description="name or pattern below the delivery's folder")
     table: str | None = Field(None, description="table of a DuckDB file")
@@ -374,6 +411,8 @@ class TablesSource(_Model):
     ----------
     members, claims
         The two tables; a delivery without claims is allowed.
+    events
+        Other tables of events by name; their declared columns are under the same name.
     date_format
         Format of dates that are text or whole numbers, in strptime notation, unless a table's `date_formats` overrides
         it.
@@ -388,12 +427,13 @@ class TablesSource(_Model):
         Treatment of a row with an unknown code: quarantine the row, or convert the code to NULL. Either way, who has one is
         not released where members are removed for codes of its kind.
     further_tables
-        Tables that cannot be read yet; a run refuses while any is listed.
+        Tables that nothing describes yet; a run refuses while any is listed.
     """
 
     kind: Literal["tables"] = "tables"
     members: MembersMap
     claims: ClaimsMap | None = None
+    events: dict[TableName, EventsMap] = Field({}, exclude_if=lambda tables: not tables)
     date_format: DateFormat = "%Y-%m-%d"
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
     years: Years | None = None
@@ -402,12 +442,21 @@ class TablesSource(_Model):
     further_tables: tuple[FurtherTable, ...] = Field((), exclude_if=lambda tables: not tables)
 
     @property
+    def tables(self) -> dict[str, TableMap]:
+        """Every table by its name."""
+        claims = {} if self.claims is None else {"claims": self.claims}
+        return {"members": self.members, **claims, **self.events}
+
+    @property
     def unreadable(self) -> tuple[str, ...]:
-        """What the source names that cannot be read yet, each with what to do."""
+        """What the source names and nothing describes, each with what to do."""
         found = []
         if self.further_tables:
             listed = ", ".join(f"{one.table or one.file} ({one.holds})" for one in self.further_tables)
-            found.append(f"further tables (source.further_tables): {listed}. Remove those that the release may go without")
+            found.append(
+                f"further tables (source.further_tables): {listed}. Describe them under source.events and columns, or remove "
+                "those that the release may go without"
+            )
         return tuple(found)
 
     @model_validator(mode="after")
@@ -423,8 +472,15 @@ class TablesSource(_Model):
         return self
 
     @model_validator(mode="after")
+    def _events_beside_claims(self) -> "TablesSource":
+        if self.events and self.claims is None:
+            raise ValueError("events: other tables of events need a table of claims beside them")
+        return self
+
+    @model_validator(mode="after")
     def _year_one_is_known(self) -> "TablesSource":
-        if self.claims is not None and "year" not in self.claims.columns and self.years is None:
+        tables = [] if self.claims is None else [self.claims, *self.events.values()]
+        if any("year" not in table.columns for table in tables) and self.years is None:
             raise ValueError(
                 "years is needed, such as years: {first: 2009}: without a mapped year, it determines which calendar year is "
                 "year 1"

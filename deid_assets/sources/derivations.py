@@ -109,7 +109,7 @@ class Derivation:
     Attributes
     ----------
     table
-        The delivered table whose cells are read: members or claims.
+        The delivered table whose cells are read: members, claims, or another table of events.
     cells
         What is read.
     value
@@ -126,7 +126,7 @@ class Derivation:
         A table that the SQL reads.
     """
 
-    table: Literal["members", "claims"]
+    table: str
     cells: tuple[TypedColumn, ...]
     value: str
     broken: Mapping[str, str]
@@ -136,9 +136,7 @@ class Derivation:
     lookup: Lookup | None = None
 
 
-def delivered_text(
-    table: Literal["members", "claims"], column: str, values: Mapping[str, str], others: str | None = None
-) -> Derivation:
+def delivered_text(table: str, column: str, values: Mapping[str, str], others: str | None = None) -> Derivation:
     """Text as it is delivered, without blanks around it, or as the declaration translates it.
 
     Parameters
@@ -166,17 +164,29 @@ class Declared:
 
     Attributes
     ----------
-    members, claims
+    members
         Name of the column -> how it is made. Those of members may read claims.
+    events
+        The same for claims, and for each other table of events, by the name of the table.
     """
 
     members: Mapping[str, Derivation]
-    claims: Mapping[str, Derivation]
+    events: Mapping[str, Mapping[str, Derivation]]
+
+    @property
+    def tables(self) -> dict[str, Mapping[str, Derivation]]:
+        """Those of every table."""
+        return {"members": self.members, **self.events}
+
+    @property
+    def of_events(self) -> dict[str, Derivation]:
+        """Those of all tables of events."""
+        return {name: made for columns in self.events.values() for name, made in columns.items()}
 
     @property
     def all(self) -> dict[str, Derivation]:
-        """Both."""
-        return {**self.members, **self.claims}
+        """Those of all tables."""
+        return {**self.members, **self.of_events}
 
     def cells(self, table: str) -> tuple[TypedColumn, ...]:
         """Every cell that is read of a delivered table, once."""
@@ -189,7 +199,11 @@ class Declared:
     @property
     def coded(self) -> dict[str, CodeColumn]:
         """The columns of codes that lists of sensitive codes read, by name."""
-        return {name: made.coded for name, made in self.claims.items() if made.coded is not None}
+        return {name: made.coded for name, made in self.of_events.items() if made.coded is not None}
+
+    def coded_of(self, table: str) -> dict[str, CodeColumn]:
+        """Those of a table of events."""
+        return {name: coded for name, coded in self.coded.items() if name in self.events[table]}
 
     @property
     def lookups(self) -> dict[str, Lookup]:
@@ -203,7 +217,7 @@ class Declared:
         return list(dict.fromkeys(judged))
 
 
-NOTHING = Declared({}, {})
+NOTHING = Declared({}, {"claims": {}})
 """Of a policy without declared columns."""
 
 
@@ -237,19 +251,19 @@ _NDC = (
 )
 
 
-def code_group(column: str, by: CodeGrouping) -> Derivation:
+def code_group(table: str, column: str, by: CodeGrouping) -> Derivation:
     """The group of a code by its first characters, in a table that ships.
 
     Parameters
     ----------
-    column
-        Name of the column of claims in the delivery.
+    table, column
+        Table of events in the delivery, and name of the column there.
     by
         The grouping. Revenue codes may be numbers, which have lost leading zeros.
 
     Examples
     --------
-    >>> code_group("REV_CNTR", "revenue_group").coded.kind
+    >>> code_group("claims", "REV_CNTR", "revenue_group").coded.kind
     'procedure'
     """
     cell = TypedColumn(column, "text")
@@ -263,7 +277,7 @@ def code_group(column: str, by: CodeGrouping) -> Derivation:
     known = has_group(cell.sql, by)  # without a join for each place in which it is asked
     unknown = f"({cell.sql} IS NOT NULL AND NOT {known})"
     listed = f"CASE WHEN {known} THEN {form.format(cell.sql)} END"
-    return Derivation("claims", (cell,), group, {}, coded=CodeColumn(kind, listed, unknown), lookup=lookup)
+    return Derivation(table, (cell,), group, {}, coded=CodeColumn(kind, listed, unknown), lookup=lookup)
 
 
 def has_group(text: str, by: CodeGrouping) -> str:
@@ -285,19 +299,20 @@ def ndc_of(text: str) -> str:
     return _NDC.format(text)
 
 
-def drug_group(column: str, rows: Sequence[tuple[str, str, str | None]]) -> Derivation:
+def drug_group(table: str, column: str, rows: Sequence[tuple[str, str, str | None]]) -> Derivation:
     """The group of a drug by its NDC, in a table of the policy.
 
     Parameters
     ----------
-    column
-        Name of the column of claims in the delivery. Ten digits without hyphens quarantine a row: they are ambiguous.
+    table, column
+        Table of events in the delivery, and name of the column there. Ten digits without hyphens quarantine a row: they are
+        ambiguous.
     rows
         NDC in 11 digits, its group, and its ingredients, if the table says them.
 
     Examples
     --------
-    >>> drug_group("NDC", [("61958180101", "antivirals", "sofosbuvir")]).coded.kind
+    >>> drug_group("claims", "NDC", [("61958180101", "antivirals", "sofosbuvir")]).coded.kind
     'drug'
     """
     cell = TypedColumn(column, "text")
@@ -309,7 +324,7 @@ def drug_group(column: str, rows: Sequence[tuple[str, str, str | None]]) -> Deri
         return f"(SELECT book.{what} FROM {name} AS book WHERE book.ndc = {code})"
 
     return Derivation(
-        "claims",
+        table,
         (cell,),
         found("drug_group"),
         {AMBIGUOUS: f"regexp_full_match({cell.sql}, '[0-9]{{10}}')"},

@@ -17,6 +17,7 @@ from deid_assets.reference.known_columns import (
     AGES,
     DAYS_OF_SERVICE,
     DECLARED_CODES,
+    EVENT_TABLE,
     GROUPED,
     UNREADABLE,
     UNREADABLE_DECLARED,
@@ -28,6 +29,7 @@ from deid_assets.sources.delivery import (
     FURTHER,
     FURTHER_DIAGNOSES,
     MEMBER_COLUMNS,
+    PROVIDERS,
     Delivery,
     DesynpufSource,
     SourceOptions,
@@ -47,16 +49,20 @@ from deid_assets.sources.diagnosis_systems import (
     of_other_system,
 )
 from deid_assets.sources.files import OURS, IntakeState, naming_damaged_files, replacing, staged
+from deid_assets.sources.joining import BETWEEN
 from deid_assets.sources.layout import (
     CLAIM_CODE_COLUMNS,
     DUPLICATE_CLAIM,
+    DUPLICATE_EVENT,
     DUPLICATE_MEMBER,
     MEMBER_RULES,
     Delivered,
     RowRule,
     claim_rules,
     declared_rules,
+    event_rules,
     lay_claims,
+    lay_events,
     lay_members,
     open_window,
     system_rules,
@@ -170,6 +176,7 @@ def _take_in(
     _write_lookups(connection, delivered.declared)
     lay_members(staging, delivered)
     given = lay_claims(staging, delivered)
+    identified = [table for table in delivered.events if lay_events(staging, delivered, table)]
     open_window(connection, delivered)
     staging.progress("judging members")
     quarantine.judge(
@@ -190,6 +197,11 @@ def _take_in(
     quarantine.judge("claims", _claim_rules(staging, delivered, systems, unknown))
     if not delivered.claim_ids_are_rows:
         quarantine.judge_duplicates("claims", DUPLICATE_CLAIM)
+    for table in delivered.events:
+        first = declared_rules(delivered.declared, table, delivered.unknown_codes)
+        quarantine.judge(table, event_rules(first, _year_column(staging, delivered.events[table]), delivered.last_year))
+        if table in identified:
+            quarantine.judge_duplicates(table, DUPLICATE_EVENT)
     warn_of_stays(staging, delivered)
     report = IntakeReport(
         delivery=key,
@@ -227,11 +239,15 @@ def _delivered_codes(kind: str, given: frozenset[str]) -> list[str]:
 def _claim_rules(
     staging: IntakeState, delivered: Delivered, systems: Sequence[RowRule], unknown: Sequence[str]
 ) -> tuple[RowRule, ...]:
-    columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(delivered.claims)}").fetchall()}
-    year_column = "year" if "year" in columns else "service_date"
     kinds = unknown if delivered.unknown_codes == "quarantine" else ()
     first = (*delivered.claim_rules, *systems, *declared_rules(delivered.declared, "claims", delivered.unknown_codes))
-    return claim_rules(first, year_column, delivered.last_year, kinds)
+    return claim_rules(first, _year_column(staging, delivered.claims), delivered.last_year, kinds)
+
+
+def _year_column(staging: IntakeState, relation: str) -> str:
+    """The delivered column that the year of an event comes from."""
+    columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(relation)}").fetchall()}
+    return "year" if "year" in columns else "service_date"
 
 
 def _find_unknown(staging: IntakeState, kind: CodeKind, known_codes: KnownCodes | None, given: frozenset[str]) -> bool:
@@ -323,15 +339,17 @@ def _blanked(delivered: Delivered, given: frozenset[str], unknown: Sequence[str]
 def _count_blanked(
     staging: IntakeState, quarantine: Quarantine, delivered: Delivered, blanked: Mapping[str, str]
 ) -> dict[str, int]:
-    """Unknown codes that become NULL, by column of claims; where rows with one are quarantined, no such row is kept."""
-    conditions = {**blanked, **{name: coded.unknown for name, coded in delivered.declared.coded.items()}}
-    if not conditions:
-        return {}
-    counted = ", ".join(f"count_if({condition})" for condition in conditions.values())
-    counts = staging.connection.execute(
-        f"SELECT {counted} FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
-    ).fetchall()[0]
-    return {column: count for column, count in zip(conditions, counts, strict=True) if count}
+    """Unknown codes that become NULL, by column of events; where rows with one are quarantined, no such row is kept."""
+    found: dict[str, int] = {}
+    for table in delivered.declared.events:
+        coded = {name: one.unknown for name, one in delivered.declared.coded_of(table).items()}
+        conditions = {**blanked, **coded} if table == "claims" else coded
+        if not conditions:
+            continue
+        counted = ", ".join(f"count_if({condition})" for condition in conditions.values())
+        rows = staging.connection.execute(f"SELECT {counted} FROM typed_{table} AS t WHERE {quarantine.kept(table)}")
+        found |= {column: count for column, count in zip(conditions, rows.fetchall()[0], strict=True) if count}
+    return found
 
 
 def _write(
@@ -346,7 +364,8 @@ def _write(
     counts = _codes_select(quarantine, given, unknown, delivered)
     _find_first_claims(connection, quarantine)
     members = _members_select(quarantine, declared.members)
-    claims = _claims_select(quarantine, given, _blanked(delivered, given, unknown), declared)
+    claims = _claims_select(quarantine, given, _blanked(delivered, given, unknown), delivered)
+    claims = " UNION ALL BY NAME ".join((claims, *(_events_select(quarantine, delivered, table) for table in delivered.events)))
     with replacing(connection, SCHEMA):
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {members}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.claims AS {claims}")
@@ -377,11 +396,15 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
     further = [counts("diagnosis", column) for column in FURTHER_DIAGNOSES if column in given]
     together = [" + ".join(sums) for sums in zip(*further, strict=True)] or ["0::BIGINT"] * 3
     rows = [row(name, kind, counts(kind, name)) for name, kind in own] + [row(FURTHER, "diagnosis", together)]
-    for name, coded in delivered.declared.coded.items():
-        text = delivered.declared.claims[name].cells[0].sql
-        rows.append(row(name, coded.kind, (f"count({text})", f"count(*) FILTER ({coded.unknown})", "0::BIGINT")))
-    counted = f"SELECT [{', '.join(rows)}] AS found FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
-    return f"SELECT unnest(found, recursive := true) FROM ({counted})"
+    every = []
+    for table, columns in delivered.declared.events.items():
+        for name, coded in delivered.declared.coded_of(table).items():
+            text = columns[name].cells[0].sql
+            rows.append(row(name, coded.kind, (f"count({text})", f"count(*) FILTER ({coded.unknown})", "0::BIGINT")))
+        if rows:
+            every.append(f"SELECT [{', '.join(rows)}] AS found FROM typed_{table} AS t WHERE {quarantine.kept(table)}")
+        rows = []
+    return f"SELECT unnest(found, recursive := true) FROM ({' UNION ALL '.join(every)})"
 
 
 def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:
@@ -426,7 +449,7 @@ def _members_select(quarantine: Quarantine, declared: Mapping[str, Derivation]) 
     )
 
 
-def _claims_select(quarantine: Quarantine, given: frozenset[str], blanked: Mapping[str, str], declared: Declared) -> str:
+def _claims_select(quarantine: Quarantine, given: frozenset[str], blanked: Mapping[str, str], delivered: Delivered) -> str:
     """The kept claims, with the days since the member's first claim of the year unless these are delivered."""
     derive_days = given.isdisjoint(DAYS_OF_SERVICE)
 
@@ -445,12 +468,44 @@ def _claims_select(quarantine: Quarantine, given: frozenset[str], blanked: Mappi
     for kind, name in UNREADABLE.items():
         unread = [f"coalesce(({blanked[column]})::INTEGER, 0)" for column in CODE_COLUMNS[kind] if column in blanked]
         columns.append(f"({' + '.join(unread) or '0'})::INTEGER AS {name}")
-    columns += [f"{made.value} AS {quoted(name)}" for name, made in declared.claims.items()]
-    if coded := declared.coded.values():
-        # `||` is NULL if any part is, and concat_ws passes over that.
-        written = ", ".join(f"{literal(f'{one.kind}:')} || {one.listed}" for one in coded)
-        columns.append(f"nullif(concat_ws(';', {written}), '')::VARCHAR AS {DECLARED_CODES}")
-        unknown = " + ".join(f"coalesce(({one.unknown})::INTEGER, 0)" for one in coded)
-        columns.append(f"({unknown})::INTEGER AS {UNREADABLE_DECLARED}")
+    columns += _declared_values(delivered.declared, "claims")
+    columns += [f"'claims' AS {EVENT_TABLE}"] if delivered.events else []
     join = " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = t.year" if derive_days else ""
     return f"SELECT {', '.join(columns)} FROM typed_claims AS t{join} WHERE {quarantine.kept('claims')}"
+
+
+def _declared_values(declared: Declared, table: str) -> list[str]:
+    """The declared columns of a table of events, and what they tell of their codes if any table declares codes."""
+    columns = [f"{made.value} AS {quoted(name)}" for name, made in declared.events[table].items()]
+    if declared.coded:
+        coded = declared.coded_of(table).values()
+        # `||` is NULL if any part is, and concat_ws passes over that.
+        written = ", ".join(["NULL", *(f"{literal(f'{one.kind}:')} || {one.listed}" for one in coded)])
+        columns.append(f"nullif(concat_ws(';', {written}), '')::VARCHAR AS {DECLARED_CODES}")
+        unknown = " + ".join(f"coalesce(({one.unknown})::INTEGER, 0)" for one in coded) or "0"
+        columns.append(f"({unknown})::INTEGER AS {UNREADABLE_DECLARED}")
+    return columns
+
+
+def _events_select(quarantine: Quarantine, delivered: Delivered, table: str) -> str:
+    """The kept rows of another table of events as claims that have no columns of claims: what they lack is blank.
+
+    No claim has an identifier that begins with the name of a table and the sign behind it. Providers are others than those of
+    claims, unless the policy says that they are the same.
+    """
+
+    def provider(column: str) -> str:
+        own = "" if column in delivered.same_as_claims.get(table, ()) else f"{literal(table + BETWEEN)} || "
+        return f"{own}t.{column} AS {column}"
+
+    columns = [
+        f"{literal(table + BETWEEN)} || t.claim_id AS claim_id",
+        "t.member_id",
+        *(provider(column) for column in PROVIDERS),
+        "t.year",
+        "t.service_date",
+        *(f"0::INTEGER AS {name}" for name in UNREADABLE.values()),
+        *_declared_values(delivered.declared, table),
+        f"{literal(table)} AS {EVENT_TABLE}",
+    ]
+    return f"SELECT {', '.join(columns)} FROM typed_{table} AS t WHERE {quarantine.kept(table)}"

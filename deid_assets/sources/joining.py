@@ -39,7 +39,7 @@ FLAGS = {
 """Columns of the joined tables that say what is wrong with the rows of one claim or person."""
 IMPOSSIBLE_ENROLMENT = "coalesce(enrolled_until < enrolled_from, enrolled_from IS NULL AND enrolled_until IS NOT NULL)"
 """SQL that is true for an enrolment that ends before it begins, or that ends and never began."""
-_BETWEEN = chr(31)
+BETWEEN = chr(31)
 """Between the id of a claim and the number of its event: a sign that ids do not have, so that no other claim is called so."""
 _LARGEST = 10**15
 """Amounts beyond it count as it: they are above whatever a policy tells apart, and their sum has a limit."""
@@ -149,7 +149,7 @@ def join_lines(
     ]
     texts = [quoted(cell.name) for cell in rows.cells if cell.kind == "text"]
     keys = ["joined_by", "event_procedure", "event_place", "is_outside", *texts]
-    renamed = f"CASE WHEN e.row_key > c.first_row THEN e.claim_id || {literal(_BETWEEN)} || e.row_key ELSE e.claim_id END"
+    renamed = f"CASE WHEN e.row_key > c.first_row THEN e.claim_id || {literal(BETWEEN)} || e.row_key ELSE e.claim_id END"
     system = f", c.system_of_claim AS {SYSTEM_COLUMN}" if SYSTEM_COLUMN in rows.others else ""
     of_its_claim = [
         f"e.* REPLACE ({renamed} AS claim_id{system})",

@@ -26,6 +26,7 @@ from deid_assets.sources.delivery import (
     DELIVERED_MEMBER_COLUMNS,
     DIAGNOSIS_COLUMNS,
     ENROLMENT,
+    EVENT_COLUMNS,
     FURTHER,
     YEARS_BY_DEFAULT,
     UnknownCodes,
@@ -41,7 +42,7 @@ from deid_assets.sources.diagnosis_systems import (
     canonical,
     is_icd10,
 )
-from deid_assets.sources.files import IntakeState
+from deid_assets.sources.files import IntakeState, count_rows
 from deid_assets.store.tables import literal, quoted
 
 _DATES = set(DATE_COLUMNS)
@@ -98,6 +99,10 @@ class Delivered:
     conflicts_at_most
         If the rows of claims are lines: share of the claims whose lines may differ in what the first decides; None: a row is a
         claim.
+    events
+        Relations of other tables of events, by the name of the table; without a claim id, a row is an event.
+    same_as_claims
+        By table of events: columns of providers whose identifiers are those of claims.
     """
 
     members: str
@@ -114,10 +119,18 @@ class Delivered:
     diagnosis_codes: DiagnosisCodes = "icd9cm"
     gaps_at_most: int | None = None
     conflicts_at_most: float | None = None
+    events: Mapping[str, str] = field(default_factory=dict)
+    same_as_claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def relations(self) -> dict[str, str]:
+        """The relation of each table."""
+        return {"members": self.members, "claims": self.claims, **self.events}
 
     def is_joined(self, table: str) -> bool:
         """Whether the rows of a table are lines or spans."""
-        return (self.gaps_at_most if table == "members" else self.conflicts_at_most) is not None
+        joined = {"members": self.gaps_at_most, "claims": self.conflicts_at_most}
+        return joined.get(table) is not None
 
     def shown(self, table: str, column: str) -> str:
         """The delivery's own name for a canonical column, or for the cells of a declared one."""
@@ -168,6 +181,16 @@ def lay_claims(staging: IntakeState, delivered: Delivered) -> frozenset[str]:
     _lay(staging, delivered, "claims", DELIVERED_CLAIM_COLUMNS, derived)
     united = joining.NUMBERED if delivered.is_joined("claims") and present & {*DIAGNOSIS_COLUMNS} else ()
     return frozenset(present & set(DELIVERED_CLAIM_COLUMNS) | {*derived, *united})
+
+
+def lay_events(staging: IntakeState, delivered: Delivered, table: str) -> bool:
+    """Create the temporary view `laid_<table>` of another table of events; return whether its rows have identifiers."""
+    present = set(_described(staging.connection, delivered.events[table]))
+    derived = {} if "claim_id" in present else {"claim_id": "row_key::VARCHAR"}
+    if delivered.years is not None:
+        derived["year"] = f"date_part('year', service_date) - {delivered.years.first - 1}"
+    _lay(staging, delivered, table, EVENT_COLUMNS, derived)
+    return "claim_id" in present
 
 
 def warn_of_stays(staging: IntakeState, delivered: Delivered) -> None:
@@ -224,7 +247,7 @@ def _require_declared_codes_as_text(
         lost = whole and any(code.startswith("0") and code.isdigit() and code != "0" for code in made.codes)
         if not lost and kind not in ("DECIMAL", "FLOAT", "DOUBLE"):
             continue
-        relation = delivered.members if table == "members" else delivered.claims
+        relation = delivered.relations[table]
         if connection.execute(f"SELECT 1 FROM {quoted(relation)} WHERE {quoted(cell.raw)} IS NOT NULL LIMIT 1").fetchall():
             raise DeliveryError(
                 f"{table}: column {cell.column} contains numbers, and the policy lists codes that numbers cannot equal "
@@ -237,7 +260,7 @@ def _set_values(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> 
     sexes = {"F": "F", "M": "M", "FEMALE": "F", "MALE": "M"} | dict(delivered.sex_values)
     years = delivered.years
     start, end = (None, None) if years is None else (f"{years.first}-01-01", f"{years.first + years.count}-01-01")
-    for table in ("members", "claims"):
+    for table in delivered.relations:
         for column in DATE_COLUMNS:
             for number, one in enumerate(delivered.formats(table, column)):
                 connection.execute(f"SET VARIABLE {_format_variable(table, column, number)} = ?", [one])
@@ -263,7 +286,7 @@ def _lay(
 ) -> None:
     """Create the view `laid_<table>` over a delivered relation: read every cell, join what is one, then derive the rest."""
     connection = staging.connection
-    relation = delivered.members if table == "members" else delivered.claims
+    relation = delivered.relations[table]
     types = _described(connection, relation)
     read = []
     unread = []
@@ -423,6 +446,7 @@ RULES_OF_SPANS = tuple(
 )
 DUPLICATE_MEMBER = RowRule("duplicate member", "member_id", "false")
 DUPLICATE_CLAIM = RowRule("duplicate claim", "claim_id", "false")
+DUPLICATE_EVENT = RowRule("duplicate row", "claim_id", "false")
 
 CLAIM_CODE_COLUMNS = {**CODE_COLUMNS, "diagnosis": (*DIAGNOSES, FURTHER)}
 """The columns of the claims for each kind of code."""
@@ -431,7 +455,7 @@ CLAIM_CODE_COLUMNS = {**CODE_COLUMNS, "diagnosis": (*DIAGNOSES, FURTHER)}
 def declared_rules(declared: Declared, table: str, unknown_codes: UnknownCodes = "quarantine") -> tuple[RowRule, ...]:
     """The rules on what a policy declares: cells that can be read as what they are, values that are allowed, known codes."""
     unread = [RowRule(_UNREAD[cell.kind], cell.raw, f"t.{quoted(cell.unread)}") for cell in declared.cells(table)]
-    coded = declared.claims if table == "claims" and unknown_codes == "quarantine" else {}
+    coded = declared.events.get(table, {}) if unknown_codes == "quarantine" else {}
     unknown = [
         RowRule("unknown code", made.cells[0].raw, made.coded.unknown) for made in coded.values() if made.coded is not None
     ]
@@ -547,11 +571,17 @@ def claim_rules(
     )
 
 
+def event_rules(first: Iterable[RowRule], year_column: str, last_year: int) -> tuple[RowRule, ...]:
+    """The rules on the rows of another table of events, in order; parameters as for `claim_rules`."""
+    common = (rule for rule in claim_rules((), year_column, last_year, ()) if rule.column in EVENT_COLUMNS)
+    return (*first, *(RowRule(rule.name.replace("claim", "row"), rule.column, rule.broken) for rule in common))
+
+
 def open_window(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
-    """Create the views `typed_members` and `typed_claims`: the rows of `layout` to be judged.
+    """Create the view `typed_<table>` of each table: the rows of `layout` to be judged.
 
     If the policy leaves out claims of other years, it also leaves out members not known to belong to these years: all
-    their claims are of other years, or they have none and were born after the years or died before. They would enlarge
+    their events are of other years, or they have none and were born after the years or died before. They would enlarge
     the classes in which released members hide, although nobody would look for them in the release.
 
     Raises
@@ -561,13 +591,15 @@ def open_window(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> 
     """
     years = delivered.years
     if years is None or years.outside != "leave_out":
-        for table in ("members", "claims"):
+        for table in delivered.relations:
             connection.execute(f"CREATE TEMP VIEW typed_{table} AS SELECT * FROM laid_{table}")
         return
     # A claim whose year cannot be read is judged, not left out.
     outside = f"coalesce(year NOT BETWEEN 1 AND {delivered.last_year}, false)"
-    connection.execute(f"CREATE TEMP VIEW typed_claims AS SELECT * FROM laid_claims WHERE NOT {outside}")
-    of_claims = f"SELECT member_id, bool_and({outside}) AS elsewhere FROM laid_claims GROUP BY member_id"
+    for table in ("claims", *delivered.events):
+        connection.execute(f"CREATE TEMP VIEW typed_{table} AS SELECT * FROM laid_{table} WHERE NOT {outside}")
+    every = " UNION ALL ".join(f"SELECT member_id, year FROM laid_{table}" for table in ("claims", *delivered.events))
+    of_claims = f"SELECT member_id, bool_and({outside}) AS elsewhere FROM ({every}) GROUP BY member_id"
     connection.execute(
         f"""
         CREATE TEMP TABLE left_out_members AS
@@ -581,9 +613,10 @@ def open_window(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> 
         "CREATE TEMP VIEW typed_members AS SELECT * FROM laid_members AS m"
         " WHERE NOT EXISTS (SELECT 1 FROM left_out_members AS l WHERE l.row_key = m.row_key)"
     )
-    laid, kept = (connection.execute(f"SELECT count(*) FROM {view}_claims").fetchall()[0][0] for view in ("laid", "typed"))
-    if laid and not kept:
-        raise DeliveryError(
-            f"claims: none of {laid:,} claims is from the years {years.first} to {years.first + years.count - 1} "
-            "(source.years): correct the years of the policy"
-        )
+    for table in ("claims", *delivered.events):
+        laid, kept = (count_rows(connection, f"{view}_{table}") for view in ("laid", "typed"))
+        if not laid or kept:
+            continue
+        years_read = f"{years.first} to {years.first + years.count - 1} (source.years)"
+        what = "claims" if table == "claims" else "rows"
+        raise DeliveryError(f"{table}: none of {laid:,} {what} is from the years {years_read}: correct the years of the policy")

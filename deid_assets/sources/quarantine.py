@@ -10,8 +10,7 @@ from deid_assets.sources.layout import OUTSIDE, UNPARSEABLE, WRONG_TYPE, Deliver
 from deid_assets.sources.report import RuleCount, shape_sql, told
 from deid_assets.store.tables import quoted
 
-TABLES = ("members", "claims")
-_IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
+_OF_EVENTS = (("member_id",), "the same events delivered twice")
 _REPEATED = {
     "members": (OF_A_PERSON, "spans of enrolment or yearly records, which source.members.unit: span joins"),
     "claims": (("member_id",), "claim lines, which source.claims.unit: line joins"),
@@ -23,13 +22,17 @@ _ALIKE_AT_LEAST = 0.9
 _REFUSED_LISTED = 100_000
 
 
+def _identifier(table: str) -> str:
+    return "member_id" if table == "members" else "claim_id"
+
+
 class Quarantine:
-    """The broken rows of one intake, by table and rule, in the temporary tables `broken_members` and `broken_claims`."""
+    """The broken rows of one intake, by table and rule, in the temporary tables `broken_<table>`."""
 
     def __init__(self, staging: IntakeState, delivered: Delivered) -> None:
         self._connection = staging.connection
         self._delivered = delivered
-        self._relations = {"members": delivered.members, "claims": delivered.claims}
+        self._relations = delivered.relations
         self._rules: dict[str, tuple[RowRule, ...]] = {}
         self._connection.execute(
             "CREATE TEMP TABLE judged_rules"
@@ -60,7 +63,7 @@ class Quarantine:
         Hashes are grouped instead of identifiers, which takes a third of the memory; identifiers decide among equal
         hashes.
         """
-        identifier = _IDENTIFIERS[table]
+        identifier = _identifier(table)
         self._connection.execute(
             f"""
             INSERT INTO broken_{table}
@@ -90,7 +93,7 @@ class Quarantine:
 
     def _repeated(self, table: str) -> tuple[str, ...]:
         """What rows with an identifier that occurred before look like; nothing if they are few."""
-        identifier, (same, looks) = _IDENTIFIERS[table], _REPEATED[table]
+        identifier, (same, looks) = _identifier(table), _REPEATED.get(table, _OF_EVENTS)
         rows, named, alike, groups = self._connection.execute(
             f"""SELECT coalesce(sum(n), 0)::BIGINT, count(*), count_if(n > 1 AND alike), count_if(n > 1) FROM (
                 SELECT count(*) AS n, {" AND ".join(f"count(DISTINCT {column}) <= 1" for column in same)} AS alike
@@ -126,13 +129,14 @@ class Quarantine:
     @cached_property
     def _rows(self) -> dict[str, tuple[int, int]]:
         """Rows per table: all that were read, and those to be judged; both are views, which read every cell."""
-        return {table: (self._count(f"laid_{table}"), self._count(f"typed_{table}")) for table in TABLES}
+        return {table: (self._count(f"laid_{table}"), self._count(f"typed_{table}")) for table in self._relations}
 
     def counts(self) -> tuple[RuleCount, ...]:
         """Broken rows and rejected lines by table, file, column and rule, most frequent first, with the expected format."""
         file_number, _ = key_parts("row_key")
         broken = " UNION ALL ".join(
-            f"SELECT '{table}' AS source_table, {file_number} AS file_number, number FROM broken_{table}" for table in TABLES
+            f"SELECT '{table}' AS source_table, {file_number} AS file_number, number FROM broken_{table}"
+            for table in self._relations
         )
         counted = self._connection.execute(
             f"""
@@ -205,7 +209,7 @@ class Quarantine:
             FROM ({self._broken_as_delivered(table)}) AS b
             JOIN {quoted(self._relations[table])} AS d ON d.row_key = b.row_key
             """
-            for table in TABLES
+            for table in self._relations
         )
         return f"""
             SELECT source_table, name AS source_file, source_row, rule, source_column, raw_row

@@ -34,17 +34,15 @@ def lay_out_tables(staging: IntakeState, delivery: Delivery, source: TablesSourc
     ------
     DeliveryError
         If a file is missing, empty, unreadable, has no rows, is of an unknown format or lacks a mapped column, or if the policy
-        names tables or units that cannot be read yet.
+        names tables that nothing describes.
     """
     if source.unreadable:
-        raise DeliveryError(f"delivery {delivery.key} contains what this version cannot read: {'; '.join(source.unreadable)}")
-    tables: dict[str, TableMap] = {"members": source.members}
+        raise DeliveryError(f"delivery {delivery.key} contains what nothing describes: {'; '.join(source.unreadable)}")
+    tables = source.tables
     if source.claims is None:
         # An empty relation, so that later code needs no special case.
         own = "".join(f", {quoted(column)} VARCHAR" for column in declared.delivered("claims"))
         staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT{own})")
-    else:
-        tables["claims"] = source.claims
     for name, table in tables.items():
         _lay_out(staging, name, _files(staging, delivery, table, name, source.delimiter), table, declared)
     lines = source.claims if source.claims is not None and source.claims.unit == "line" else None
@@ -62,6 +60,8 @@ def lay_out_tables(staging: IntakeState, delivery: Delivery, source: TablesSourc
         gaps_at_most=source.members.gaps_at_most if source.members.unit == "span" else None,
         conflicts_at_most=None if lines is None else lines.conflicts_at_most,
         declared=declared,
+        events={name: f"delivered_{name}" for name in source.events},
+        same_as_claims={name: table.same_as_claims for name, table in source.events.items()},
     )
 
 
@@ -103,7 +103,7 @@ def _files(staging: IntakeState, delivery: Delivery, table: TableMap, source_tab
                 found.append(path)
         elif table.file is None:
             raise DeliveryError(
-                f"delivery {delivery.key} is a folder: the policy must name the file (source.{source_table}.file)"
+                f"delivery {delivery.key} is a folder: the policy must name the file ({_place(source_table)}.file)"
             )
         elif path / table.file in staging.received:
             # A name may contain the characters of a pattern; as a pattern, it would match other files.
@@ -112,8 +112,13 @@ def _files(staging: IntakeState, delivery: Delivery, table: TableMap, source_tab
             found.extend(sorted(file for file in path.glob(table.file) if file in staging.received))
     if not found:
         raise DeliveryError(f"{table.file}: missing file; it should contain {source_table} of delivery {delivery.key}")
-    unnamed = f"the policy must name the table (source.{source_table}.table)"
+    unnamed = f"the policy must name the table ({_place(source_table)}.table)"
     return [SourceTable(path, table.table, delimiter, unnamed) for path in found]
+
+
+def _place(source_table: str) -> str:
+    """Where a policy describes a table."""
+    return f"source.{source_table}" if source_table in ("members", "claims") else f"source.events.{source_table}"
 
 
 def _format(path: Path, staging: IntakeState) -> str:

@@ -207,7 +207,9 @@ def _source(
     _table(text, "members", members, look, "span" if _repeats(members, "member_id") else None)
     _table(text, "claims", claims, look, "line" if _repeats(claims, "claim_id") else None)
     if further:
-        text.comment("Tables that this version cannot read. A run refuses while they are listed.", 2)
+        text.comment(
+            "Describe tables of events in `events` and `columns`, or go without: a run refuses while they are listed here.", 2
+        )
         text.lines.append("  further_tables:")
         for table, holds in further:
             one = {"file": table.file} | ({"table": table.table} if table.table else {}) | {"holds": holds}

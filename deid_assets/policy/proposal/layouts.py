@@ -38,7 +38,7 @@ class Recognized:
     members, claims
         Each a table with what the layout says of it; None: there is none.
     further
-        Tables that this version does not read, each with what it holds.
+        Tables of other events or spans, each with what it holds.
     also
         More tables of members or claims, each with its role: a shipped policy may read several.
     """

@@ -112,7 +112,7 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
             used.append(table)
             yield f"{table.shown}: {role}, {_size(table)}"
         for table, holds in found.further:
-            yield f"{table.shown}: {holds}, which this version does not read, {_size(table)}"
+            yield f"{table.shown}: {holds}, for you to describe or to leave out, {_size(table)}"
     others = [table for table in look.tables if table not in used]
     if others:
         yield f"not used: {', '.join(f'{table.shown} ({_size(table)})' for table in others)}"

@@ -108,12 +108,12 @@ _TRUE_DAYS = ("service_date", *CLAIM_INGREDIENTS, "pay_delay", *NUMBERS_OF_CLAIM
 
 def _declared_days(policy: Policy) -> Iterator[Problem]:
     """A declared column is released as it was delivered: true days beside redrawn dates would undo the drawing."""
-    claims = policy.source.claims if isinstance(policy.source, TablesSource) else None
-    mapped = claims.columns if claims else {}
-    days = {mapped.get(column, column) for column in _TRUE_DAYS}
-    for table, columns in (("members", policy.columns.declared.members), ("claims", policy.columns.declared.claims)):
+    tables = policy.source.tables if isinstance(policy.source, TablesSource) else {}
+    for table, columns in policy.columns.declared.tables.items():
         for name, made in columns.items():
-            of_days = made.table == "claims" and any(cell.kind == "date" or cell.column in days for cell in made.cells)
+            mapped = tables[made.table].columns if made.table in tables else {}
+            days = {mapped.get(column, column) for column in _TRUE_DAYS}
+            of_days = made.table != "members" and any(cell.kind == "date" or cell.column in days for cell in made.cells)
             if of_days:
                 yield Problem(
                     ("columns", table, name),
@@ -148,8 +148,8 @@ def drug_problems(policy: Policy) -> Iterator[Problem]:
     """
     if not policy.removal.lists_drugs:
         return
-    for table in ("members", "claims"):
-        for name, column in getattr(policy.columns, table).items():
+    for table, columns in policy.columns.tables.items():
+        for name, column in columns.items():
             here = ("columns", table, name)
             if isinstance(column, Drugs):
                 if not column.names_ingredients:

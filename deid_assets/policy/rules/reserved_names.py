@@ -3,7 +3,7 @@
 import re
 
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS, MEMBER_COLUMNS
-from deid_assets.reference.known_columns import DECLARED_CODES, UNREADABLE, UNREADABLE_DECLARED
+from deid_assets.reference.known_columns import DECLARED_CODES, EVENT_TABLE, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
 from deid_assets.sources.diagnosis_systems import IN_ICD10, SYSTEM_COLUMN
 
@@ -12,7 +12,7 @@ OWN_COLUMNS = frozenset(
         *MEMBER_COLUMNS, *CLAIM_COLUMNS, *DATE_COLUMNS, *DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS, "charlson",
         "claims", "released", "member_number", "service_day", "row_key", "rowid", "fate", "score", "further_diagnoses",
         "enrolment", "of_impossible_enrolment",
-        *UNREADABLE.values(), IN_ICD10, SYSTEM_COLUMN, DECLARED_CODES, UNREADABLE_DECLARED,
+        *UNREADABLE.values(), EVENT_TABLE, IN_ICD10, SYSTEM_COLUMN, DECLARED_CODES, UNREADABLE_DECLARED,
     )
 )  # fmt: skip
 """Columns of members and claims in any stage."""
@@ -22,7 +22,7 @@ OF_QUERIES = frozenset(
         "added", "after", "alike", "all_records", "all_removed", "alone", "any", "any_claim", "at_risk", "bare", "before",
         "birth", "births", "bits", "blanks", "book", "both_of_them", "by_earlier", "by_later", "cell", "cells", "claim",
         "class", "class_size", "classes", "coarse", "code", "coded", "dated", "day", "days", "death", "deaths", "deviation",
-        "diagnosis", "differing_pairs", "diversity", "drawn", "eligible", "elsewhere", "equal_pairs", "exact", "fact",
+        "diagnosis", "differing_pairs", "diversity", "drawn", "eligible", "elsewhere", "equal_pairs", "events", "exact", "fact",
         "family", "feature", "file_number", "file_row", "fine", "first", "first_date", "first_on", "first_year", "found",
         "gap", "gap_before", "grp", "held", "held_set", "id", "identifier", "kept", "key", "kind", "known", "label",
         "labels", "largest", "last", "last_year", "least", "length", "level", "linked", "listed", "mask",

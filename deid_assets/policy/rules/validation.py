@@ -28,6 +28,7 @@ from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import TablesSource
+from deid_assets.store.events import events_file, number_of
 
 if TYPE_CHECKING:
     from deid_assets.policy.kinds import AnyPolicy
@@ -281,7 +282,7 @@ def _known_columns(policy: Policy) -> Iterator[Problem]:
     attributes = [one.column for one in policy.attributes]
     of_claims = (*longitudinal.CLAIM_COLUMNS, *longitudinal.DATE_COLUMNS)
     for table, known in (("members", longitudinal.MEMBER_COLUMNS), ("claims", of_claims)):
-        declared = getattr(policy.columns, table)
+        declared = policy.columns.members if table == "members" else policy.columns.of_events
         allowed = (*known, *declared)
         listed = [qi.column for qi in getattr(policy.quasi_identifiers, table)]
         for number, name in enumerate(listed):
@@ -295,13 +296,13 @@ def _known_columns(policy: Policy) -> Iterator[Problem]:
             if name not in listed and not (table == "claims" and name in attributes):
                 beside = " or in attributes" if table == "claims" else ""
                 yield Problem(
-                    ("columns", table, name),
+                    ("columns", table if table == "members" else policy.columns.table_of(name), name),
                     f"is declared and not released: list it in quasi_identifiers.{table}{beside}, or remove it",
                 )
     for number, name in enumerate(attributes):
         path: Path = ("attributes", number, "column")
-        if name not in policy.columns.claims:
-            allowed = tuple(policy.columns.claims)
+        if name not in policy.columns.of_events:
+            allowed = tuple(policy.columns.of_events)
             yield Problem(
                 path,
                 f"'{name}' is not a declared column of claims{did_you_mean(name, allowed)}; columns.claims declares "
@@ -313,10 +314,14 @@ def _known_columns(policy: Policy) -> Iterator[Problem]:
 
 def _declared_columns(policy: Policy) -> Iterator[Problem]:
     """A declared column must not be mistaken for one of the store, and its source must have cells of its own."""
-    for table, other in (("members", policy.columns.claims), ("claims", policy.columns.members)):
-        for name in getattr(policy.columns, table):
-            if is_reserved(name) or name in other:
+    numbers = {number_of(table) for table in policy.event_tables}
+    seen: set[str] = set()
+    for table, columns in policy.columns.tables.items():
+        for name in columns:
+            if is_reserved(name) or name in seen | numbers:
                 yield Problem(("columns", table, name), f"the store already has a column {name}; choose another name")
+        seen |= {*columns}
+    yield from _event_tables(policy)
     yield from _identifying(policy)
     if policy.columns.claims and policy.source.kind == "desynpuf":
         yield Problem(
@@ -337,13 +342,55 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
             yield Problem(("columns", "members", name), "this source has no table of claims with the column that it reads")
 
 
+_TAKEN = ("members", "claims", "records", "people", "attrition", "characteristics", "distributions", "files")
+
+
+def _event_tables(policy: Policy) -> Iterator[Problem]:
+    """A table of events is delivered, has columns by which the adversary knows it, and a file of its own in the release."""
+    delivered = policy.source.events if isinstance(policy.source, TablesSource) else {}
+    if delivered and not policy.claim_columns_of("claims"):
+        yield Problem(("quasi_identifiers", "claims"), "none is of claims; without any, a release would not be longitudinal")
+    listed = [policy.columns.table_of(qi.column) for qi in policy.quasi_identifiers.claims]
+    if listed != sorted(listed, key=[*policy.columns.events].index):
+        yield Problem(
+            ("quasi_identifiers", "claims"), f"list the columns table by table, in this order: {', '.join(policy.event_tables)}"
+        )
+    declared = [table for table in policy.columns.events if table != "claims"]
+    for table in declared:
+        if table not in delivered:
+            told = f"no table of the source{did_you_mean(table, delivered)}: source.events says where its rows are"
+            yield Problem(("columns", table), told)
+    names = [events_file(table).lower() for table in delivered]
+    for table, one in delivered.items():
+        here = ("source", "events", table)
+        own = events_file(table).lower()
+        if own in _TAKEN or own.startswith("daysinhospital") or names.count(own) > 1:
+            yield Problem(
+                here, f"the file {events_file(table)} of the release would have the name of another: choose another name"
+            )
+        if not set(policy.claim_columns_of(table)) & {*policy.columns.events.get(table, ())}:
+            yield Problem(here, "has no quasi-identifier: say in `columns` what an adversary may know of its rows")
+        coded = any(name in policy.columns.declared.coded for name in policy.columns.events.get(table, ()))
+        if policy.removal.lists_codes and not coded and one.without_codes is None:
+            told = (
+                f"{policy.removal.rule_of_codes} removes members for codes, and the policy declares none of {table}: a "
+                "drug or a test tells as much as a diagnosis. Declare its codes (kind ndc, hcpcs_letter, cpt_section, "
+                "revenue_group or taxonomy_kind), or say in without_codes why it has none"
+            )
+            yield Problem(here, told)
+        if policy.dates is not None and "service_date" not in one.columns:
+            yield Problem((*here, "columns"), "service_date is not delivered, so no dates can be released")
+        if table in policy.columns.members or table in policy.columns.of_events:
+            yield Problem(here, f"a column is called {table}, too: choose another name")
+
+
 def _identifying(policy: Policy) -> Iterator[Problem]:
     """Pseudonyms replace what identifies members, claims and providers; a declared column would show it as it is."""
     columns = policy.columns.declared
     tables = policy.source if isinstance(policy.source, TablesSource) else None
-    for table, declared in (("members", columns.members), ("claims", columns.claims)):
+    for table, declared in columns.tables.items():
         for name, made in declared.items():
-            source = getattr(tables, made.table) if tables else None
+            source = tables.tables.get(made.table) if tables else None
             mapped = source.columns if source else {}
             theirs = {mapped.get(one, one): one for one in ("member_id", "claim_id", "provider_id", "vendor_id", "pcp_id")}
             found = next((theirs[cell.column] for cell in made.cells if cell.column in theirs), None)

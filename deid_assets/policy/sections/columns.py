@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, model_validator
 
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
 from deid_assets.policy.sections.table_file import TableFile
@@ -27,7 +27,6 @@ from deid_assets.store.tables import literal
 LARGEST = 1_000_000
 """Largest whole number of a declared column: that of interval hierarchies."""
 
-Table = Literal["members", "claims"]
 Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 Multiple = Annotated[int, Field(ge=1, le=LARGEST)]
 Theirs = Annotated[Said, Field(max_length=300)]
@@ -54,7 +53,7 @@ class DeclaredColumn(Section, ABC):
     meaning: Said = Field(description="what the column means, for the data dictionary of the release")
 
     @abstractmethod
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """How the column of a table is made."""
 
     @property
@@ -78,7 +77,7 @@ class DeliveredText(DeclaredColumn):
         description="delivered value -> value; with any, a row with another value is quarantined. None: every text is a value",
     )
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """As declared."""
         return derivations.delivered_text(table, self.from_, self.translated)
 
@@ -102,7 +101,7 @@ class DeliveredInteger(DeclaredColumn):
             raise ValueError("at_least is above at_most: no value would be allowed")
         return self
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """One outside the limits quarantines its row."""
         cell = TypedColumn(self.from_, "integer")
         broken = {f"outside {self.at_least} to {self.at_most}": f"{cell.sql} NOT BETWEEN {self.at_least} AND {self.at_most}"}
@@ -138,7 +137,7 @@ class Grouped(DeclaredColumn, TableFile):
         """Code -> group."""
         return {code: group for code, group in self.rows}  # noqa: C416 - every row is a pair, which a type cannot say
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """As declared."""
         return derivations.delivered_text(table, self.from_, self.groups, self.others)
 
@@ -158,9 +157,9 @@ class CodeGroup(DeclaredColumn):
         "says what becomes of codes without a group",
     )
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """As declared."""
-        return derivations.code_group(self.from_, self.kind)
+        return derivations.code_group(table, self.from_, self.kind)
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -231,9 +230,9 @@ class Drugs(DeclaredColumn, TableFile):
             for row in self.rows
         }
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """As declared."""
-        return derivations.drug_group(self.from_, [(code, *found) for code, found in self.drugs.items()])
+        return derivations.drug_group(table, self.from_, [(code, *found) for code, found in self.drugs.items()])
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -247,7 +246,7 @@ class Zip3(DeclaredColumn):
     kind: Literal["zip3"]
     from_: Theirs = Field(alias="from", description="name of the column of ZIP codes, of five digits or ZIP+4, in the delivery")
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """000 where the census counts at most 20,000 people with these digits (45 CFR 164.514).
 
         A ZIP code that a spreadsheet made a number of, and that lost its leading zeros, is a number of three or four digits:
@@ -281,7 +280,7 @@ class Bins(DeclaredColumn):
             raise ValueError("starts must ascend, each once")
         return self
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """The smallest number of the bin; an amount below the first quarantines its row."""
         cell, first = TypedColumn(self.from_, "decimal"), self.starts[0]
         cases = " ".join(f"WHEN {cell.sql} >= {start} THEN {start}" for start in sorted(self.starts, reverse=True))
@@ -316,7 +315,7 @@ class Rounded(_Rounding):
 
     kind: Literal["rounded"]
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """Rounded down, and never above the largest, which stands for all above."""
         cell = TypedColumn(self.from_, "decimal")
         value = f"least(floor({cell.sql} / {self.to}) * {self.to}, {self.at_most})::INTEGER"
@@ -340,7 +339,7 @@ class DaysBetween(_OfDates):
     from_: Theirs = Field(alias="from", description="name of the column with the first date in the delivery")
     until: Theirs = Field(description="name of the column with the last date in the delivery")
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """A row whose second date is earlier is quarantined."""
         first, last = self.date(self.from_), self.date(self.until)
         days = f"({last.sql} - {first.sql})"
@@ -355,7 +354,7 @@ class AgeAt(_OfDates):
     from_: Theirs = Field(alias="from", description="name of the column of dates of birth in the delivery")
     day: Day = Field(description="the day, such as 2011-01-01")
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """Completed years."""
         birth, day = self.date(self.from_), f"DATE {literal(self.day)}"
         years = f"date_sub('year', {birth.sql}, {day})"
@@ -370,10 +369,10 @@ class DaysSinceFirst(_OfDates):
     from_: Theirs = Field(alias="from", description="name of the column of dates in the delivery")
     per: Literal["member", "member_year"] = Field("member", description="since the first claim of all, or of the same year")
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """Of all claims, or of those of the same year; before anything is cut."""
         date, by = self.date(self.from_), "t.member_id, t.year" if self.per == "member_year" else "t.member_id"
-        return Derivation("claims", (date,), f"({date.sql} - min({date.sql}) OVER (PARTITION BY {by}))::INTEGER", {})
+        return Derivation(table, (date,), f"({date.sql} - min({date.sql}) OVER (PARTITION BY {by}))::INTEGER", {})
 
 
 class MonthsEnrolled(DeclaredColumn):
@@ -383,7 +382,7 @@ class MonthsEnrolled(DeclaredColumn):
     limits: ClassVar[tuple[int, int | None]] = (0, 12)
     year: Annotated[int, Field(ge=1, le=MOST_YEARS)] = Field(description="number of the year, from 1")
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """From 0 to 12."""
         month = f"getvariable('year_1_start') + to_months({12 * (self.year - 1)} + month::INTEGER)"
         span = f"one.since < {month} + INTERVAL 1 MONTH AND one.until >= {month}"
@@ -397,7 +396,7 @@ class CountOfClaims(DeclaredColumn):
     kind: Literal["count_of_claims"]
     limits: ClassVar[tuple[int, int | None]] = (0, None)
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """Claims that were taken in; 0 if there are none."""
         return Derivation("claims", (), "count(*)::INTEGER", {}, of_events=True)
 
@@ -407,7 +406,7 @@ class SumOfClaims(_Rounding):
 
     kind: Literal["sum_of_claims"]
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """0 if there are no claims.
 
         Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order, and ten times 0.1 would
@@ -429,7 +428,7 @@ class AnyOfClaims(DeclaredColumn):
     from_: Theirs = Field(alias="from", description="name of the column of claims in the delivery")
     with_values: tuple[Code, ...] = Field(min_length=1, description="the values; a member with any of them has 'yes'")
 
-    def made(self, table: Table) -> Derivation:
+    def made(self, table: str) -> Derivation:
         """Otherwise 'no'."""
         cell = TypedColumn(self.from_, "text")
         found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, self.with_values))})), false)"
@@ -445,20 +444,42 @@ OfClaims = Annotated[_OfEither | DaysSinceFirst | CodeGroup | Drugs, Field(discr
 
 
 class DeclaredColumns(Section):
-    """Columns that the policy declares, by table and name."""
+    """Columns that the policy declares, by table and name; other tables of events than claims are under their own names."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[Name, dict[Name, OfClaims]]
 
     members: dict[Name, OfMembers] = Field({}, description="columns of members")
     claims: dict[Name, OfClaims] = Field({}, description="columns of claims")
 
+    @property
+    def tables(self) -> dict[str, Mapping[str, DeclaredColumn]]:
+        """Those of every table."""
+        return {"members": self.members, **self.events}
+
+    @cached_property
+    def events(self) -> dict[str, dict[str, DeclaredColumn]]:
+        """Those of claims, and of the other tables of events in the order of their names."""
+        return {"claims": dict(self.claims), **{table: dict(own) for table, own in sorted(self.__pydantic_extra__.items())}}
+
+    @cached_property
+    def of_events(self) -> dict[str, DeclaredColumn]:
+        """Those of all tables of events; no name is in two tables."""
+        return {name: column for columns in self.events.values() for name, column in columns.items()}
+
     @cached_property
     def all(self) -> dict[str, DeclaredColumn]:
-        """Those of both tables; no name is in both."""
-        return {**self.members, **self.claims}
+        """Those of all tables."""
+        return {**self.members, **self.of_events}
+
+    def table_of(self, column: str) -> str:
+        """The table of events that a column is of: claims, unless another declares it."""
+        return next((table for table, columns in self.events.items() if column in columns), "claims")
 
     @cached_property
     def declared(self) -> Declared:
         """How each is made."""
         return Declared(
             {name: column.made("members") for name, column in sorted(self.members.items())},
-            {name: column.made("claims") for name, column in sorted(self.claims.items())},
+            {table: {name: own[name].made(table) for name in sorted(own)} for table, own in self.events.items()},
         )

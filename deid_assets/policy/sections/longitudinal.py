@@ -34,11 +34,13 @@ MEMBER_COLUMNS, CLAIM_COLUMNS = tuple(known_columns.MEMBERS), tuple(known_column
 DATE_COLUMNS = tuple(known_columns.DATES)
 """What an adversary may know about the dates of claims if a policy releases dates."""
 
-PSEUDONYM_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP")
+PROVIDER_PSEUDONYMS = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
+"""Columns of providers, and their names in the release."""
+PSEUDONYM_COLUMNS = ("MemberID", *PROVIDER_PSEUDONYMS.values())
 PASSED_ON_COLUMNS = ("Year", "PayDelay", "CharlsonIndex", "SupLOS")
 """Claim columns that are published without a hierarchy, and judged by what they disclose beside the others."""
 
-OTHER_RELEASE_COLUMNS = (*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS)
+OTHER_RELEASE_COLUMNS = (*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS, known_columns.EVENT_TABLE)
 """Reserved names: columns of the release that are not quasi-identifiers."""
 
 _OWNER = re.compile(r"team:[A-Za-z0-9_-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
