@@ -42,6 +42,8 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
+from deid_assets.reference.known_columns import EVENT_TABLE
+from deid_assets.store.events import rows_of
 from deid_assets.store.tables import Table, quoted
 
 _METHOD = Method("attribute_leaks", "Goodman and Kruskal 1954; WP29 Opinion 05/2014; 45 CFR 164.514(b)(2)")
@@ -409,8 +411,7 @@ def passed_on_leaks(candidate: Candidate, pay_delay: TopCode | None) -> tuple[tu
     measured = leak_measurements(found, together, reviews, counted_in_release=False)
 
     def singled_claims(names: Sequence[str]) -> tuple[int, int]:
-        row = _by_value(staged, held, names, expressions, k)
-        return int(row["singled_claims"]), int(row["claims"])
+        return _worst_table(policy, staged, held, names, expressions)
 
     measured += all_singled_out(policy.passed_on_columns, singled_claims, reviews, "probability")
     return measured, [*unjudged, *leak_refusals(found, together, measured, reviews, _INSTEAD_OF_CLAIMS)]
@@ -419,12 +420,12 @@ def passed_on_leaks(candidate: Candidate, pay_delay: TopCode | None) -> tuple[tu
 def _read_from(policy: Policy, name: str) -> tuple[str, ...]:
     """The delivered columns that an attribute is made of, by their names in the delivery; none of other columns."""
     column = policy.attribute_names.get(name)
-    return () if column is None else tuple(cell.column for cell in policy.columns.declared.claims[column].cells)
+    return () if column is None else tuple(cell.column for cell in policy.columns.declared.of_events[column].cells)
 
 
 def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
     """Columns of the staged claims that are not measured."""
-    judged = {*PSEUDONYM_COLUMNS, *policy.passed_on_columns, *released_date_columns(policy).values()}
+    judged = {EVENT_TABLE, *PSEUDONYM_COLUMNS, *policy.passed_on_columns, *released_date_columns(policy).values()}
     judged |= {qi.release_as for qi in policy.quasi_identifiers.claims}
     judged |= {one.release_as for one in policy.connected_dates}  # they follow from the others
     return [
@@ -437,6 +438,20 @@ def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
 def _by_value(staged: Table, held: Table, names: Sequence[str], expressions: Mapping[str, str], k: int) -> pd.Series:
     """The row of `members_by_value`, of one column or of several together."""
     return staged.query(members_by_value(staged, held, {name: expressions[name] for name in names}), [k]).iloc[0]
+
+
+def _worst_table(
+    policy: Policy, staged: Table, held: Table, names: Sequence[str], expressions: Mapping[str, str]
+) -> tuple[int, int]:
+    """Claims that several columns single out together, and claims: of the table of events in which they are most."""
+    found = [(0, 0)]
+    for table in policy.event_tables:
+        own = set(policy.columns_of_file(table, names))
+        listed = [name for name in names if name in own]
+        if listed:
+            row = _by_value(rows_of(staged, table), rows_of(held, table), listed, expressions, policy.safe_class_size)
+            found.append((int(row["singled_claims"]), int(row["claims"])))
+    return max(found, key=lambda one: one[0] / max(one[1], 1))
 
 
 def _claims(candidate: Candidate, expressions: dict[str, str]) -> pd.DataFrame:

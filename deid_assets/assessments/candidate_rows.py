@@ -43,7 +43,12 @@ class ReleasedRows(Candidate):
         """
         policy, names = self.policy, self.policy.claim_names
         published = released_tables.PublishedClaims(
-            names, self.top_coded_delays, policy.numbers, released_date_columns(policy), policy.attribute_names
+            names,
+            self.top_coded_delays,
+            policy.numbers,
+            released_date_columns(policy),
+            policy.attribute_names,
+            with_table=len(policy.event_tables) > 1,
         )
         identified = identified_claims(policy, self.tables["held"], self.tables["known"])
         rows = released_tables.claims_query(self.recoding, identified, self.claim_levels, published, with_claim_id)
@@ -67,7 +72,7 @@ def identified_claims(policy: Policy, truncated: Table, grouped: Table) -> str:
         Claims after and before the long tail is cut; providers are counted in the latter.
     """
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
-    return suppress_identifiers(truncated, grouped, needed)
+    return suppress_identifiers(truncated, grouped, needed, policy.pattern_of_care)
 
 
 def days_of_labels(policy: Policy, column: str, level: int) -> dict[str, tuple[int, int]]:

@@ -20,7 +20,8 @@ from deid_assets.methods.utility.distributions import standard_errors
 from deid_assets.methods.utility.prediction import ClaimColumns, feature_matrix, year_features
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import CLAIMS, GROUPED, NUMBERS_OF_CLAIMS, YEARS
+from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, NUMBERS_OF_CLAIMS, YEARS
+from deid_assets.store.events import rows_of
 from deid_assets.store.tables import Table, quoted, write_table
 
 PROVIDERS = ("ProviderID", "Vendor", "PCP")
@@ -52,6 +53,17 @@ class Compared:
     member_columns: tuple[str, ...]
     claim_columns: tuple[str, ...]
 
+    def of(self, policy: Policy, table: str) -> "Compared":
+        """The same with the rows and columns of one table of events only."""
+        if len(policy.event_tables) == 1:
+            return self
+        return replace(
+            self,
+            claims_before=rows_of(self.claims_before, table),
+            claims_after=rows_of(self.claims_after, table),
+            claim_columns=policy.columns_of_file(table, self.claim_columns),
+        )
+
 
 def compared_tables(candidate: Candidate) -> Compared:
     """Write them to the scratch schema.
@@ -69,6 +81,7 @@ def compared_tables(candidate: Candidate) -> Compared:
     shown |= passed_on(candidate.top_coded_delays, policy.attribute_names)
     del shown[CONSTANT]
     selects = ", ".join(f"({sql})::VARCHAR AS {quoted(name)}" for name, sql in shown.items())
+    selects += f", c.{EVENT_TABLE}" if len(policy.event_tables) > 1 else ""
     own = ", ".join(quoted(column) for column in columns)
     contents = {
         "members_before": f"SELECT member_id AS member, {own} FROM ({candidate.demographics})",
@@ -92,6 +105,7 @@ def _released(candidate: Candidate, claim_columns: Sequence[str]) -> dict[str, T
     own = ", ".join(quoted(column) for column in member_columns(candidate.policy))
     released = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in claim_columns)
     identifiers = ", ".join(quoted(name) for name in PROVIDERS)
+    identifiers += f", {EVENT_TABLE}" if len(candidate.policy.event_tables) > 1 else ""
     contents = {
         "members_after": f'SELECT "MemberID" AS member, {own} FROM ({candidate.shown_profiles})',
         "claims_after": f'SELECT "MemberID" AS member, substr("Year", 2)::INTEGER AS year, {released}, {identifiers}'

@@ -82,7 +82,16 @@ def kept_rows_of(candidate: kernel_input.Candidate, tags: Tags) -> pa.RecordBatc
     write_table(tagged, pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)}))
     members, claims = candidate.member_levels, candidate.claim_levels
     names = {column: policy.kept_name(column) for column in (*members, *claims)}
-    return kept_rows(of, tagged, members, claims, not policy.counts_population, names)
+    return kept_rows(of, tagged, members, claims, not policy.counts_population, names, policy.event_table_of)
+
+
+def kept_tables(policy: Policy) -> dict[str, str]:
+    """The table of events of each claim-level quasi-identifier, by its name in kept rows, where there are several tables.
+
+    Dates are of the events of all tables, whose number is another one.
+    """
+    own = policy.event_table_of
+    return {policy.kept_name(column): own.get(column, "all") for column in policy.claim_names} if own else {}
 
 
 NAME = "cross_release_risk"
@@ -217,7 +226,7 @@ def _measured(work: Work[Policy], own: Table, earlier: Earlier, k: int, number: 
 def _linked(work: Work[Policy], releases: Sequence[Table], k: int, number: int) -> tuple[BothReadings | None, Estimate | None]:
     """The share at high risk at the meet, and the success of attack 1 there; None where no member is in every release."""
     policy = work.policy
-    linked = linked_members(releases, policy.adversary.power, policy.adversary.rounding)
+    linked = linked_members(releases, policy.adversary.power, policy.adversary.rounding, kept_tables(policy))
     if linked is None:
         return None, None
     with search_executor() as executor:
@@ -623,7 +632,8 @@ def flagged_in_linked_releases(
         left_out = np.empty(0, dtype=np.uint64)
         with search_executor() as executor:
             for place, group in enumerate(groups):
-                found = linked_members([*group, own], policy.adversary.power, policy.adversary.rounding)
+                power = policy.adversary.power, policy.adversary.rounding
+                found = linked_members([*group, own], *power, kept_tables(policy))
                 if found is None:
                     continue
                 kept = ~np.isin(found.tags, left_out)

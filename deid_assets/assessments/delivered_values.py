@@ -34,7 +34,7 @@ def delivered_bits(policy: Policy, tables: Mapping[str, Table], suppressed: Tabl
     members, claims, generalized = tables["members"], tables["eligible_claims"], set(policy.generalized.values())
     of_members = [name for name in members.columns() if name in generalized]
     read_from = {name: known.delivered_as for name, known in KNOWN.items() if known.delivered_as}
-    read_from |= {name: name for name in policy.columns.claims}
+    read_from |= {name: name for name in policy.columns.of_events}
     of_claims = {name: read_from[name] for name in claim_columns(policy) if name in generalized and name in read_from}
     left_out = "" if suppressed is None else f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
     sampled = f"SELECT member_id FROM {tables['member_profiles'].sql} WHERE released{left_out}"

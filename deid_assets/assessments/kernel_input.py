@@ -164,7 +164,7 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
         np.arange(len(targets)) if released_only else targets,
         known,
         encoding.powers(tables.power, tables.profiles, claims),
-        tuple(policy.origins[column] for column in claims if column in policy.columns.claims),
+        tuple(policy.origins[column] for column in claims if column in policy.columns.of_events),
     )
 
 
@@ -205,7 +205,10 @@ def node_computation(policy: Policy, tables: PopulationTables, only_at: tuple[in
 
 def adversary_of(policy: Policy, profiles: Table) -> Adversary:
     """Input for computing the adversary's power on generalized data."""
-    return Adversary(encoding.claims_of_released(profiles), policy.adversary.power, policy.adversary.rounding)
+    numbers = {column: policy.numbers_of_events(column) for column in claim_columns(policy)}
+    counted = {of: encoding.events_of_released(profiles, of) for of in {("claims",), *numbers.values()}}
+    others = {place: counted[of] for place, of in enumerate(numbers.values()) if of != ("claims",)}
+    return Adversary(counted["claims",], policy.adversary.power, policy.adversary.rounding, others)
 
 
 def chosen_frame(policy: Policy, node: tuple[int, ...]) -> pd.DataFrame:

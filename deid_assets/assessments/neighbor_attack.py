@@ -48,7 +48,7 @@ from deid_assets.methods.statistics.confidence import (
 )
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import AttackGate
+from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, AttackGate
 from deid_assets.store.tables import Table, write_table
 
 NAME = "neighbor_attack"
@@ -248,8 +248,15 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
             started = time.monotonic()
             for most in section.powers:
                 key = work.stream_key(f"{variant.name} {most}", tried.number)
-                found = attack.trials(
-                    variant.knows, power.of(variant, most), key, section.trials, variant.wrong, width=variant.width
+                # A row of one table of events is known jointly: of the table that tells most.
+                jointly = _tables_known_jointly(policy) if variant.knows == "claim" else (None,)
+                own = power.of(variant, most)
+                found = max(
+                    [
+                        attack.trials(variant.knows, own, key, section.trials, variant.wrong, None, variant.width, joint)
+                        for joint in jointly
+                    ],
+                    key=lambda trials: float(trials.success.mean()),
                 )
                 yield attack_sensitivity.cell_of(variant.name, most, found, alpha, interval)
             said = f"{number} of {len(variants)} variants"
@@ -269,6 +276,15 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
             "figure": Image(figure, "success of simulated neighbors by what they know, with that of the Heritage Health Prize"),
         },
     )
+
+
+def _tables_known_jointly(policy: Policy) -> tuple[list[int] | None, ...]:
+    """The places of the quasi-identifiers of each table of events; None where there is one table."""
+    if len(policy.event_tables) == 1:
+        return (None,)
+    columns = list(policy.claim_names)
+    own = ([columns.index(column) for column in policy.claim_columns_of(table)] for table in policy.event_tables)
+    return tuple([place for place in places if columns[place] not in DATE_COLUMNS] for places in own)
 
 
 def _records(candidate: Candidate, tables: ReleasedTables) -> EvaluationRecords:
@@ -421,7 +437,8 @@ class _Power:
         # As for adversary_power: the largest ratio is over the whole sample, including suppressed members.
         self._rows = [
             profiles.arrays(
-                f"SELECT p.claims, v.n_values, v.differing_pairs FROM {diversity.sql} AS v "
+                f"SELECT {' + '.join(policy.numbers_of_events(column))} AS claims, v.n_values, v.differing_pairs"
+                f" FROM {diversity.sql} AS v "
                 f"""JOIN {profiles.sql} AS p USING (member_id)
                     LEFT JOIN {own} AS o USING (member_id) WHERE v.quasi_identifier = ?
                     ORDER BY o.position NULLS LAST, member_id""",

@@ -29,6 +29,7 @@ from deid_assets.methods.long_tail.truncation import claims_of_units
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
+from deid_assets.store.events import rows_of
 from deid_assets.store.tables import Table, quoted, write_table
 
 NUMBERED = "number_of_claims_high_risk_share"
@@ -123,6 +124,7 @@ def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray 
     """(N, y) int64: bins of the number of claims, ordered by member_number; None if it is not a quasi-identifier."""
     if policy.number_of_claims is None:
         return None
+    claims = rows_of(claims)
     years = years_of(policy, claims)
     found = profiles.arrays(
         f"SELECT * FROM ({with_bins(profiles.sql, 'member_id', claims.sql, policy.number_of_claims.width, years)}) "
@@ -141,9 +143,9 @@ def number_of_claims_risk(candidate: Candidate, population: Table, released: Tab
     population, released
         The members with their demographics as released: member_id, or MemberID, and the member-level columns.
     """
-    policy, held = candidate.policy, candidate.tables["held"]
+    policy, held, released_claims = candidate.policy, *(rows_of(candidate.tables[name]) for name in ("held", "release_claims"))
     section, years = policy.measured_number_of_claims, years_of(policy, held)
-    shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {candidate.tables["release_claims"].sql})"""
+    shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {released_claims.sql})"""
     everybody, numbered = (Table(population.file, "scratch", f"numbered_{name}") for name in ("population", "release"))
     write_table(everybody, with_bins(population.sql, "member_id", held.sql, section.width, years))
     write_table(numbered, with_bins(released.sql, "MemberID", shown, section.width, years))

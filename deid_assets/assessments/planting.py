@@ -20,7 +20,7 @@ from deid_assets.assessments.kernel_input import Candidate, released_date_column
 from deid_assets.methods.attacks.identified_file import MEMBER_LEVEL
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
+from deid_assets.reference.known_columns import BESIDE_DAYS, EVENT_TABLE, YEARS
 from deid_assets.store.tables import Table, connect, quoted
 
 PLAIN = 1_000_000
@@ -271,10 +271,16 @@ def _release_days(policy: Policy, levels: Mapping[str, int], members: Sequence[P
     return rows
 
 
+def _of_claims(policy: Policy) -> dict[str, object]:
+    """That a row is a claim: canaries have the columns of all tables of events in one."""
+    return {EVENT_TABLE: "claims"} if len(policy.event_tables) > 1 else {}
+
+
 def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict[str, object]]:
     columns = _columns(policy, "claims")
     return [
         {"claim_id": f"claim {number}", "member_id": _member_id(claim.member), "year": claim.year}
+        | _of_claims(policy)
         | {column: _value(claim.values, column) for column in columns}
         | {column: _day(policy, claim.day) for column in released_date_columns(policy)}
         | {identifier: claim.provider for identifier, _ in IDENTIFIERS.values()}
@@ -290,6 +296,7 @@ def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[
     }
     return [
         {"MemberID": PSEUDONYM + claim.member, "Year": f"Y{claim.year}", "CharlsonIndex": claim.charlson}
+        | _of_claims(policy)
         | {qi.release_as: label(_value(claim.values, qi.column), levels[qi.column]) for qi in listed}
         | {column: _day(policy, claim.day) for column in released_date_columns(policy).values()}
         | {identifier: providers.get(claim.provider) for _, identifier in IDENTIFIERS.values()}

@@ -16,7 +16,6 @@ from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.attacks import provider_graph
 from deid_assets.methods.canaries.planting import Findings, compare
-from deid_assets.methods.candidate.provider_suppression import PATTERN
 from deid_assets.methods.candidate.released_tables import generalized_claims, kept_members
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
@@ -73,7 +72,7 @@ def assess(work: Work[Policy]) -> Assessed:
 
 def pattern_names(policy: Policy) -> dict[str, str]:
     """The columns of a pattern of care that the policy publishes, and their names in the release."""
-    return {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in PATTERN}
+    return {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in policy.pattern_of_care}
 
 
 def recognized_providers(candidate: Candidate, draws: int, key: Callable[[str], bytes]) -> Recognitions:

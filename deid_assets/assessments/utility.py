@@ -6,6 +6,7 @@ nothing must show no loss, and shuffled data must show it.
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -232,10 +233,13 @@ def _distances(candidate: Candidate, compared: compared_tables.Compared, release
         if compared_tables.has_order(policy, qi.column):
             moved = rounded_up(displacement(candidate, qi.column, compared), released)
             yield _DISTRIBUTIONS.at_most(f"{qi.release_as}/{DISPLACEMENT}", "distance", moved)
-    moved = rounded_up(distributions.kolmogorov_smirnov_distance(*compared_tables.claims_per_member(compared)), released)
+    moved = rounded_up(
+        distributions.kolmogorov_smirnov_distance(*compared_tables.claims_per_member(compared.of(policy, "claims"))), released
+    )
     yield _DISTRIBUTIONS.at_most(f"{CLAIMS_PER_MEMBER}/distance", "distance", moved)
     yield _DISTRIBUTIONS.at_most(DISTANCE, "distance", max(found, default=0.0), policy.utility.distance_at_most)
-    largest, mean = association_changes(compared)
+    changes = [association_changes(compared.of(policy, table)) for table in policy.event_tables]
+    largest, mean = max(change[0] for change in changes), float(np.mean([change[1] for change in changes]))
     limit = policy.utility.association_change_at_most
     yield _DISTRIBUTIONS.at_most(ASSOCIATIONS, "correlation", rounded_up(largest, released), limit)
     yield _DISTRIBUTIONS.at_most("mean_association_change", "correlation", rounded_up(mean, released))
@@ -245,8 +249,11 @@ def compared_columns(policy: Policy, compared: compared_tables.Compared) -> Iter
     """Released name, tables before and after, and column in them, of every column that is compared."""
     for column in compared.member_columns:
         yield policy.quasi_identifier(column).release_as, compared.members_before, compared.members_after, column
-    for name in compared.claim_columns:
-        yield name, compared.claims_before, compared.claims_after, name
+    for table in policy.event_tables:
+        of_table = compared.of(policy, table)
+        for name in of_table.claim_columns:
+            shared = table != "claims" and name in compared.of(policy, "claims").claim_columns
+            yield f"{table}_{name}" if shared else name, of_table.claims_before, of_table.claims_after, name
 
 
 def association_changes(compared: compared_tables.Compared) -> tuple[float, float]:
@@ -349,9 +356,12 @@ def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measure
         yield _LEDGER.at_most(f"{kind}/{step}", INFORMATION, share)
         if step == "sample":
             sampled = remaining
+    named = {key: rows["released_as"].iloc[0] or key[1] for key, rows in columns}
+    in_several = Counter(named.values())
     for (table, column), rows in columns:
-        name = rows["released_as"].iloc[0] or column
-        name = f"{table}_{name}" if name == "MemberID" else name
+        name = named[table, column]
+        shared = table not in ("members", "claims") and in_several[name] > 1
+        name = f"{table}_{name}" if name == "MemberID" or shared else name
         delivered = rows.loc[~rows["step"].isin(_VALUE_STEPS), "bits"].iloc[-1]
         for what, bits in ((BITS_BEFORE, delivered), (BITS_AFTER, rows["bits"].iloc[-1])):
             yield _LEDGER.at_most(f"{name}/{what}", "bits", rounded(float(bits), released, _BITS))

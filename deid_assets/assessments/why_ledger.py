@@ -1,7 +1,7 @@
 """What a policy does with every delivered column, and the why ledger that follows from it (methods#why-ledger)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
 import pandas as pd
@@ -14,6 +14,7 @@ from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import (
     CLAIM_STEPS,
     MEMBER_STEPS,
+    OTHER_EVENT_STEPS,
     RELEASED,
     ColumnClasses,
     Followed,
@@ -22,7 +23,9 @@ from deid_assets.methods.utility.ledger import (
     RowFates,
 )
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import CLAIMS, YEARS
+from deid_assets.policy.sections.longitudinal import PROVIDER_PSEUDONYMS
+from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, YEARS
+from deid_assets.store.events import is_of, rows_of
 from deid_assets.store.tables import Query, Table, quoted, write_table, write_view
 
 INPUTS = {
@@ -36,7 +39,6 @@ INPUTS = {
 GROUPED = {known.delivered_as: name for name, known in CLAIMS.items()}
 """Delivered columns of claims that are quasi-identifiers, and their columns in the grouped claims."""
 
-_RELEASED_IDS = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
 _FURTHER = "further_diagnoses"
 
 
@@ -60,22 +62,23 @@ def why_ledger_of(
     policy, tables = candidate.policy, candidate.tables
     made = LedgerTables(**{field.name: tables[INPUTS[field.name]] for field in fields(LedgerTables)})
     domains = tables["value_domains"].frame()
-    followed = {
-        "members": member_columns_followed(candidate, made),
-        "claims": [_followed_claim(column, candidate, made) for column in made.claims.columns()],
-    }
+    followed = {"members": member_columns_followed(candidate, made)}
+    for table in policy.event_tables:
+        own = _columns_of(policy, table, list(made.claims.columns()))
+        followed[table] = [_followed_claim(table, column, candidate) for column in own]
     accounts, done = sum(1 + len(columns) for columns in followed.values()), 0
     rows = []
-    for table, steps, followed_rows in (
-        ("members", MEMBER_STEPS, partial(_member_rows, made)),
-        ("claims", CLAIM_STEPS, partial(_claim_rows, policy, made, tables["known"])),
-    ):
-        columns = followed[table]
+    steps_of = {"members": MEMBER_STEPS, "claims": CLAIM_STEPS}
+    for table, columns in followed.items():
+        steps = steps_of.get(table, OTHER_EVENT_STEPS)
+        followed_rows = (
+            partial(_member_rows, made) if table == "members" else partial(_claim_rows, policy, made, tables["known"], table)
+        )
         progress(done, accounts, f"rows of {table}")
         source = followed_rows()
         quarantined = _quarantined(made, table, _delivered_as(policy, [column.column for column in columns]))
         rows += ledger.row_account(table, steps, source.numbers(), quarantined[""])
-        unreadable = _unreadable(made) if table == "claims" else {}
+        unreadable = {} if table == "members" else _unreadable(made)
         done += 1
         for column in columns:
             progress(done, accounts, f"{table}, {column.column}")
@@ -107,35 +110,41 @@ def member_columns_followed(candidate: Candidate, made: LedgerTables) -> list[Fo
     return found
 
 
-def _followed_claim(column: str, candidate: Candidate, made: LedgerTables) -> Followed:
-    """What becomes of a column of the delivered claims."""
+def _columns_of(policy: Policy, table: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a table of events, of those of all."""
+    if table != "claims":
+        return (*dict.fromkeys(("claim_id", *policy.mapped_of(table), "year")), *sorted(policy.columns.events[table]))
+    others = {name for one, own in policy.columns.events.items() if one != table for name in own}
+    return tuple(column for column in columns if column not in (EVENT_TABLE, *others))
+
+
+def _followed_claim(table: str, column: str, candidate: Candidate) -> Followed:
+    """What becomes of a column of a table of events."""
     policy = candidate.policy
     pseudonyms = Form("pseudonyms", f"h_{column}", renames=True)
     if column == "member_id":
-        return Followed("claims", column, (pseudonyms,), "MemberID")
+        return Followed(table, column, (pseudonyms,), "MemberID")
     if column in IDENTIFIERS:
         return Followed(
-            "claims", column, (Form("provider_suppression", f"h_{column}"), pseudonyms), _RELEASED_IDS[column]
+            table, column, (Form("provider_suppression", f"h_{column}"), pseudonyms), PROVIDER_PSEUDONYMS[column]
         )  # fmt: skip
     if column == "year":
-        return Followed("claims", column, _dated(policy, "year") or (Form("grouping", "h_year"),), "Year")
+        return Followed(table, column, _dated(policy, "year") or (Form("grouping", "h_year"),), "Year")
     if column == "pay_delay":
-        return Followed("claims", column, (_top_coded(candidate.top_coded_delays, "h_pay_delay"),), "PayDelay")
+        return Followed(table, column, (_top_coded(candidate.top_coded_delays, "h_pay_delay"),), "PayDelay")
     if column == "service_date" and policy.dates is not None:
         shown = "service_date" if policy.dates.format == "dates" else "service_day"
-        return Followed(
-            "claims", column, (Form("dates", f"h_{shown}", renames=shown == "service_day"),), policy.dates.release_as
-        )
+        return Followed(table, column, (Form("dates", f"h_{shown}", renames=shown == "service_day"),), policy.dates.release_as)
     attribute = next((one.release_as for one in policy.attributes if one.column == column), None)
     if attribute is not None:
-        return Followed("claims", column, (Form("grouping", f"h_{column}"),), attribute)
-    if column in policy.columns.claims:
-        return _generalized(candidate, "claims", column, column, ())
+        return Followed(table, column, (Form("grouping", f"h_{column}"),), attribute)
+    if column in policy.columns.of_events:
+        return _generalized(candidate, table, column, column, ())
     if column in GROUPED and policy.publishes(GROUPED[column]):
         of_days = CLAIMS[GROUPED[column]].limits is not None
         forms = (_dated(policy, column) if of_days else ()) or (Form("grouping", f"h_{GROUPED[column]}"),)
-        return _generalized(candidate, "claims", column, GROUPED[column], forms)
-    return Followed("claims", column, unique=column == "claim_id")
+        return _generalized(candidate, table, column, GROUPED[column], forms)
+    return Followed(table, column, unique=column == "claim_id")
 
 
 def _dated(policy: Policy, column: str) -> tuple[Form, ...]:
@@ -179,8 +188,12 @@ def _member_rows(made: LedgerTables) -> RowFates:
     return RowFates(made.members, fates, released)
 
 
-def _claim_rows(policy: Policy, made: LedgerTables, known: Table) -> RowFates:
-    """The fates of delivered claims, and what the steps made of the values of the released ones as h_<column>."""
+def _claim_rows(policy: Policy, made: LedgerTables, known: Table, table: str) -> RowFates:
+    """The fates of delivered events of a table, and what the steps made of the values of the released ones as h_<column>."""
+    if len(policy.event_tables) > 1:
+        alone = _scratch(made, "ledger_delivered_events")  # a table, whose rows have places
+        write_table(alone, f"SELECT * FROM {made.claims.sql} WHERE {is_of(made.claims, table)}")
+        made = replace(made, claims=alone)
     members, released = _scratch(made, "ledger_member_fates"), _scratch(made, "ledger_claims")
     rules = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
     fates = ledger.write_fates(_scratch(made, "ledger_claim_fates"), rules, made.claims)
@@ -237,8 +250,10 @@ def released_contents(policy: Policy, released: Mapping[str, Table]) -> Iterator
     Independent of the ledger: DuckDB counts in the release's own tables.
     """
     members, days, claims = (released[name] for name in ("release_members", "release_days_in_hospital", "release_claims"))
-    yield from _contents("members", members, ())
-    yield from _contents("claims", claims, ("SupLOS",))
+    yield from _contents("members", members, list(members.columns()))
+    for table in policy.event_tables:
+        shown = policy.columns_of_file(table, list(claims.columns()))
+        yield from _contents(table, rows_of(claims, table), [name for name in shown if name != "SupLOS"])
     for qi in policy.quasi_identifiers.members:
         if qi.column in YEARS.values():
             year = "Y" + qi.column[-1]
@@ -250,8 +265,7 @@ def released_contents(policy: Policy, released: Mapping[str, Table]) -> Iterator
             yield "members", qi.release_as, int(found["n"]), float(found["bits"])
 
 
-def _contents(source: str, table: Table, leaving: Sequence[str]) -> Iterator[tuple[str, str, int, float]]:
-    columns = [column for column in table.columns() if column not in leaving]
+def _contents(source: str, table: Table, columns: Sequence[str]) -> Iterator[tuple[str, str, int, float]]:
     selects = ", ".join(
         f"count({quoted(column)}), coalesce(entropy({quoted(column)}) FILTER ({quoted(column)} IS NOT NULL), 0)"
         for column in columns

@@ -20,7 +20,7 @@ def _measured(policy: Policy) -> tuple[str, ...]:
 
     The table is in Multimedia Appendix 1 to El Emam et al. 2012.
     """
-    return ("year", *CLAIM_COLUMNS, *(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.claims))
+    return ("year", *CLAIM_COLUMNS, *(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.of_events))
 
 
 @stage_asset(policy_sections=["dates", "columns"], version="2")
@@ -41,7 +41,9 @@ def diversity_correlation(step: Step[Policy], value_diversity: Table) -> pd.Data
 def adversary_power(step: Step[Policy], value_diversity: Table, member_profiles: Table) -> pd.DataFrame:
     """The adversary power p_ih: how many values of each quasi-identifier an adversary knows about each released member."""
     adversary = step.policy.adversary
-    rows = value_diversity.query(values_of_members(value_diversity, member_profiles))
+    numbers = {column: step.policy.numbers_of_events(column) for column in _measured(step.policy)}
+    others = {column: of for column, of in numbers.items() if of != ("claims",)}
+    rows = value_diversity.query(values_of_members(value_diversity, member_profiles, others))
     found = power_by_quasi_identifier(rows, adversary.power, adversary.rounding)
     step.tell({"mean_power": float(found["power"].mean()) if len(found) else 0.0})
     return found

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.dates import date_columns
-from deid_assets.assessments.kernel_input import claim_columns
 from deid_assets.assessments.long_tail import first_cut_of, members_left, methods_compared, units_kept
 from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.number_of_claims import safe_bins
@@ -38,6 +37,7 @@ from deid_assets.reference.groups import code_book_of
 from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGNOSES, GROUPED, YEARS
 from deid_assets.release.keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace
+from deid_assets.store.events import rows_of
 from deid_assets.store.tables import Query, Table, write_table
 
 
@@ -133,7 +133,7 @@ def exclusion_comparison(step: Step[AnyPolicy], members: Table, claims: Table, r
     The Kolmogorov-Smirnov distances come with a bootstrap over members, because claims of one member are not independent.
     """
     key = step.secret.derive("exclusion comparison", *step.names)
-    return exclusion_tables(members, claims, removed_members, seed=int.from_bytes(key[:8], "big"))
+    return exclusion_tables(members, rows_of(claims), removed_members, seed=int.from_bytes(key[:8], "big"))
 
 
 @stage_asset(policy_sections=["sample", "rotation", "releases"], version="4")
@@ -194,7 +194,7 @@ def grouped_claims(step: Step[Policy], eligible_claims: Table, code_book: Table,
     with_condition = charlson_codes(eligible_claims, comorbidity_codes, policy.grouping.charlson_diagnoses != "all")
     bands = charlson_bands_query(with_condition, comorbidity_codes.sql)
     delay = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
-    return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None, sorted(policy.columns.claims))
+    return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None, policy.event_columns)
 
 
 @stage_asset(
@@ -219,7 +219,9 @@ def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_cla
         claims = Table(grouped_claims.file, "scratch", "scored_claims")
         write_table(claims, delivered_dates(grouped_claims, eligible_claims, date_columns(policy, eligible_claims)))
     scores = truncation.claim_balanced_scores if policy.long_tail.score == "balanced" else truncation.claim_support_scores_query
-    return scores(claims, claim_columns(policy))
+    return " UNION ALL ".join(
+        f"({scores(rows_of(claims, table), policy.claim_columns_of(table))})" for table in policy.event_tables
+    )
 
 
 @stage_asset(
@@ -230,6 +232,17 @@ def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_cla
 )  # fmt: skip
 def truncated_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> Query:
     """Claims after the long tail is cut, and after numbers of claims that too few members share are reduced."""
+    policy = step.policy
+    others = []
+    for table in policy.event_tables[1:]:
+        others.append(Table(grouped_claims.file, "scratch", f"{table}_of_long_tail"))
+        write_table(others[-1], cut_long_tail(step, rows_of(grouped_claims, table), claim_support_scores, f"{table}_"))
+    left = _kept_claims(step, members, rows_of(grouped_claims), claim_support_scores)
+    return Query(" UNION ALL ".join((left.sql, *(f"SELECT * FROM {other.sql}" for other in others))), left.parameters)
+
+
+def _kept_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> Query:
+    """SELECT the claims that stay, of those that are claims."""
     policy = step.policy
     left = cut_long_tail(step, grouped_claims, claim_support_scores)
     if policy.number_of_claims is None:
@@ -264,14 +277,21 @@ def member_profiles(
     """Member-level quasi-identifiers of the whole delivered population, with top-coded days in hospital."""
     policy = step.policy
     days = top_code(members, list(YEARS.values()), policy.top_coding.percentile)
-    truncated = truncation.claims_truncated(members, grouped_claims, truncated_claims)
-    sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)
+    truncated = truncation.claims_truncated(members, rows_of(grouped_claims), rows_of(truncated_claims))
+    sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, rows_of(truncated_claims))
     code = days.code if days else None
-    return member_profiles_query(members, sample, grouped_claims, truncated, code, sorted(policy.columns.members))
+    return member_profiles_query(
+        members, sample, grouped_claims, truncated, code, sorted(policy.columns.members), policy.event_tables[1:]
+    )
 
 
-def cut_long_tail(step: Step[Policy], claims: Table, scores: Table) -> Query:
-    """SELECT the claims to keep; the metadata compares the three methods.
+def cut_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = "") -> Query:
+    """SELECT the claims to keep, or the rows of another table of events; the metadata compares the three methods.
+
+    Parameters
+    ----------
+    told
+        Beginning of the names of the metadata.
 
     Raises
     ------
@@ -282,38 +302,37 @@ def cut_long_tail(step: Step[Policy], claims: Table, scores: Table) -> Query:
     order = truncation.CutOrder(tail.unit, key, first_cut_of(tail))
     if tail.percentile is not None:
         cap = truncation.claims_cap(claims, tail.percentile, tail.unit)
-        _describe(step, tail, truncation.claims_histogram(claims), truncation.claims_histogram(claims, (cap, tail.unit)), cap)
+        before, after = truncation.claims_histogram(claims), truncation.claims_histogram(claims, (cap, tail.unit))
+        step.tell(_described(tail, before, after, cap, told))
         return truncation.truncate_claims(claims, scores, cap, order)
     seed = step.secret.derive("truncation to bins", *step.names)[:16]
     units = truncation.claims_of_units(claims, tail.unit)
     counts = np.asarray(units["claims"], dtype=np.int64)
     kept, bins = units_kept(tail, units, counts, seed)
-    _compare(step, tail, methods_compared(tail, claims, units, kept, bins, seed), bins)
-    _describe(step, tail, members_by_claims(units, counts), members_by_claims(units, kept), None)
-    plan = Table(claims.file, "scratch", "claims_kept")
+    step.tell(_compared(tail, methods_compared(tail, claims, units, kept, bins, seed), bins, told))
+    step.tell(_described(tail, members_by_claims(units, counts), members_by_claims(units, kept), None, told))
+    plan = Table(claims.file, "scratch", f"{told}claims_kept")
     write_table(plan, units_that_lose_claims(units, counts, kept))
     return truncation.keep_claims(claims, scores, plan, order)
 
 
-def _compare(step: Step[Policy], tail: LongTail, compared: pd.DataFrame, bins: ClaimNumberBins) -> None:
-    """Show the three methods in a table and a figure."""
+def _compared(tail: LongTail, compared: pd.DataFrame, bins: ClaimNumberBins, told: str) -> dict[str, object]:
+    """The three methods in a table and a figure."""
     needed = smallest_at_least(1 / tail.risk)
     figure = image(truncation_figure(compared, needed), "claims removed and smallest bin of each way to cut the long tail")
-    step.tell(
-        {
-            "width_of_bins": bins.width,
-            "members_in_a_bin_at_least": needed,
-            "ways_to_cut": markdown_table(compared),
-            "ways_to_cut_figure": figure,
-        }
-    )
+    return {
+        f"{told}width_of_bins": bins.width,
+        f"{told}members_in_a_bin_at_least": needed,
+        f"{told}ways_to_cut": markdown_table(compared),
+        f"{told}ways_to_cut_figure": figure,
+    }
 
 
-def _describe(step: Step[Policy], tail: LongTail, before: np.ndarray, after: np.ndarray, cap: int | None) -> None:
+def _described(tail: LongTail, before: np.ndarray, after: np.ndarray, cap: int | None, told: str) -> dict[str, object]:
     figure = claims_per_member_figure(before, after, cap if tail.unit == "member" else None)
     text = "members by number of claims, before and after the long tail is cut"
-    found = {"unit": tail.unit, "claims_per_member": image(figure, text)}
-    step.tell(found if cap is None else {"claims_kept_at_most": cap} | found)
+    found: dict[str, object] = {f"{told}unit": tail.unit, f"{told}claims_per_member": image(figure, text)}
+    return found if cap is None else {f"{told}claims_kept_at_most": cap} | found
 
 
 SECTIONS = ["diagnosis_codes", "removal", "dates"]

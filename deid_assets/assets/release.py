@@ -72,12 +72,13 @@ from deid_assets.release.manifest.optimality import (
 from deid_assets.release.recurring_rows import recurring_refusals
 from deid_assets.release.registry.delivery_tries import DeliveryTries
 from deid_assets.release.registry.tries import Tried
-from deid_assets.release.staged_files import stage, staged_days
+from deid_assets.release.staged_files import stage, staged_days, staged_events
 from deid_assets.reports.date_notes import notes_of
 from deid_assets.reports.retained import rare_labels
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
+from deid_assets.store.events import rows_of
 from deid_assets.store.tables import Table, write_table
 
 _STAGES = stages_of_kind("longitudinal")
@@ -136,7 +137,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
             raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
         part(4, text="describing and publishing")
         delivery, levels = step.delivery, candidate.levels
-        described = described_tables(policy, levels, staged, staged_days(policy, profiles))
+        described = described_tables(policy, levels, staged, staged_events(policy, profiles), staged_days(policy, profiles))
         staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
         rare = rare_labels(described)
         passed = Passed(
@@ -311,7 +312,8 @@ def _judge(
     )
     refusals += judgement.consistency_refusals(judged)
     refusals += judgement.identity_refusals(staged.by_name(), candidate.rows())
-    refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
+    for table in policy.event_tables:
+        refusals += bin_refusals(policy.long_tail, rows_of(tables.known, table), rows_of(tables.held, table))
     refusals += judgement.membership_refusals(
         policy, staged, made["pseudonym_crosswalk"], made["released_sample"], made["removed_members"]
     )

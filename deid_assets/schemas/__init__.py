@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pandera.ibis import DataFrameSchema
+from pandera.ibis import Column, DataFrameSchema
 
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.columns import DeclaredColumn
 from deid_assets.schemas import candidate, cohort, counts, flat, longitudinal, release
 from deid_assets.schemas.contract import quasi_identifier
 
@@ -50,7 +51,7 @@ def contracts_of(policy: AnyPolicy) -> Mapping[str, DataFrameSchema]:
 
 def _longitudinal_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     of_policy = longitudinal.generalization_contracts(policy) | candidate.release_contracts(policy)
-    known = (*(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.claims))
+    known = (*(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.of_events))
     of_adversary = longitudinal.adversary_contracts(known) if known else {}
     return _with_declared(CONTRACTS | of_policy | longitudinal.date_contracts(policy) | of_adversary, policy)
 
@@ -58,12 +59,15 @@ def _longitudinal_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
 def _with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> dict[str, DataFrameSchema]:
     """Add the declared columns of a policy to the contracts of the tables that have them."""
     found = dict(contracts)
+    declared = {
+        "members": _declared(policy.columns.members),
+        "claims": _declared(policy.columns.of_events) | candidate.events_of_tables(policy),
+    }
     for kind, assets in TABLES.items():
-        columns = {
-            name: quasi_identifier(declared.meaning, declared.limits, declared.values)
-            for name, declared in getattr(policy.columns, kind).items()
-        }
+        columns = declared[kind]
         found |= {asset: found[asset].add_columns(columns) for asset in assets if columns and asset in found}
+    if len(policy.event_tables) > 1:
+        found |= {asset: found[asset].add_columns(columns) for asset, columns in longitudinal.of_other_events(policy).items()}
     if policy.columns.declared.coded:
         found |= {
             asset: found[asset].add_columns(longitudinal.CODES_OF_DECLARED)
@@ -71,6 +75,10 @@ def _with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> 
             if asset in found
         }
     return found
+
+
+def _declared(columns: Mapping[str, DeclaredColumn]) -> dict[str, Column]:
+    return {name: quasi_identifier(one.meaning, one.limits, one.values) for name, one in columns.items()}
 
 
 _OF_KIND: Mapping[Kind, Callable[[Any], dict[str, DataFrameSchema]]] = {

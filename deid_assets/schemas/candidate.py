@@ -6,7 +6,7 @@ from pandera.ibis import Check, Column, DataFrameSchema
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
-from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, YEARS
+from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, EVENT_TABLE, YEARS
 from deid_assets.schemas.contract import Role, column, contract, days, one_of, pseudonym, text
 
 
@@ -27,6 +27,7 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         ),
     }
     claims = {
+        **events_of_tables(policy),
         "MemberID": member,
         **{
             name: pseudonym(f"pseudonym of {whom}; blank where few share a pattern of care", nullable=True)
@@ -56,6 +57,19 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "release_claims": contract(claims),
         "release_days_in_hospital": contract(of_days, unique=["MemberID", "Year"]),
     }
+
+
+def events_of_tables(policy: Policy) -> dict[str, Column]:
+    """The column that says which table of events a row is of, where a policy has several."""
+    tables = policy.event_tables
+    if len(tables) == 1:
+        return {}
+    return {EVENT_TABLE: text("the table of events that the row is of", one_of(tables, "a table of events"))}
+
+
+def released_columns_of(policy: Policy, table: str) -> tuple[str, ...]:
+    """The columns of the file of one table of events, in their order in `release_claims`."""
+    return policy.columns_of_file(table, list(release_contracts(policy)["release_claims"].columns))
 
 
 def _claim_year(policy: Policy) -> Column:

@@ -39,6 +39,7 @@ from deid_assets.schemas.contract import (
     text,
     within,
 )
+from deid_assets.store.events import number_of
 
 _CODE = rf"((V[0-9]{{2}}|E[0-9]{{3}}|[0-9]{{3}})[0-9]{{0,2}}|{ICD10CM_PREFIX}[A-Z][0-9][0-9A-Z]{{1,5}})"
 _DIAGNOSIS = Check.str_matches(f"^{_CODE}$", error="dotless code of ICD-9-CM, or of ICD-10-CM with its system")
@@ -177,6 +178,21 @@ def grouped_claims_columns() -> dict[str, Column]:
 _INTERVAL = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+)$", error="days, or first and last day of a bin")
 _ORDER = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+) then ([0-9]+|[0-9]+-[0-9]+)$", error="two bins, the earlier one first")
 _PERIOD = Check.str_matches(r"^[0-9]{4}(-[0-9]{2}|-Q[1-4]|-H[12])?$", error="a month, quarter, half year or year")
+
+
+def of_other_events(policy: Policy) -> dict[str, dict[str, Column]]:
+    """By asset: what it tells of tables of events beside the claims."""
+    others = policy.event_tables[1:]
+    tables = ("members", *policy.event_tables)
+    return {
+        "quarantined_rows": {
+            "source_table": text("the table for which the row was meant", one_of(tables, "a table of the delivery"))
+        },
+        "why_ledger": {"source_table": text("delivered table", one_of(tables, "a table of the delivery"))},
+        "member_profiles": {
+            number_of(one): number(f"rows of {one} before the long tail is cut", unit="rows") for one in others
+        },
+    }
 
 
 def date_contracts(policy: Policy) -> dict[str, DataFrameSchema]:

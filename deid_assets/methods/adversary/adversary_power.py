@@ -33,9 +33,10 @@ quasi-identifier at any level of generalization and is used to recompute p on ge
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -334,12 +335,21 @@ def _exact(fact: NDArray[np.int64], cap: float) -> Fraction:
     return Fraction((1 if claims > cap else claims) * every, differing)
 
 
-def values_of_members(value_diversity: Table, profiles: Table) -> str:
+def values_of_members(
+    value_diversity: Table, profiles: Table, others: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> str:
     """SELECT member_id, quasi_identifier, n_values, differing_pairs and claims of every member and quasi-identifier.
 
     The year is left out, because it is no quasi-identifier of claims.
+
+    Parameters
+    ----------
+    others
+        Quasi-identifiers of other tables of events: columns of `profiles` with the numbers of these, which are added.
     """
-    return f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, claims
+    cases = "".join(f" WHEN '{name}' THEN {' + '.join(map(quoted, numbers))}" for name, numbers in others.items())
+    events = f"CASE quasi_identifier{cases} ELSE claims END AS claims" if cases else "claims"
+    return f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, {events}
         FROM {value_diversity.sql} JOIN {profiles.sql} USING (member_id)
         WHERE quasi_identifier <> 'year' ORDER BY quasi_identifier, member_id"""
 

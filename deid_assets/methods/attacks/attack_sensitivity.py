@@ -128,6 +128,7 @@ class SensitivityAnalysis:
         wrong: float = 0.0,
         targets: np.ndarray | None = None,
         width: int = 1,
+        joint: Sequence[int] | None = None,
     ) -> Trials:
         """Simulate the attacks of one cell.
 
@@ -143,6 +144,8 @@ class SensitivityAnalysis:
             Members to draw targets from; None for all.
         width
             Bin width of the number of claims, for `number` and `yearly_numbers`.
+        joint
+            For `claim`: places of the quasi-identifiers of the table of events of which one row is known jointly; None: of any.
 
         Raises
         ------
@@ -164,7 +167,7 @@ class SensitivityAnalysis:
         for first in range(0, trials, _DRAWS_AT_ONCE):
             size = min(_DRAWS_AT_ONCE, trials - first)
             chosen = candidates[generator.integers(0, len(candidates), size)]
-            pieces.append((chosen, *self._matched(generator, knows, power, chosen, wrong)))
+            pieces.append((chosen, *self._matched(generator, knows, power, chosen, wrong, joint)))
         return Trials(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
     def _matched(
@@ -174,10 +177,11 @@ class SensitivityAnalysis:
         power: Sequence[np.ndarray],
         targets: np.ndarray,
         wrong: float,
+        joint: Sequence[int] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return (B,) bool, whether each target's own record matches, and (B,) int32, how many records match."""
         index, known, domains = self._of(knows)
-        claim = sample_claims(generator, self.records.known, targets) if knows == "claim" else None
+        claim = sample_claims(generator, self.records.known, targets, joint) if knows == "claim" else None
         sampled = [sample_values(generator, values, own, targets, claim) for values, own in zip(known, power, strict=True)]
         facts, askers = self._facts(generator, knows, sampled, claim, len(targets))
         rows = []

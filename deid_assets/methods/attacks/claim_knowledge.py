@@ -12,12 +12,13 @@ nor their order. The adversaries here know more, or are mistaken:
   drawn in proportion to its frequency in the claims.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from deid_assets.methods.kernel.knowledge import sample_positions
-from deid_assets.methods.population.claim_records import ClaimRecords, ClaimValues
+from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, ClaimValues
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +89,24 @@ def sample_values(
     return SampledValues(codes, np.append(values.claims, -1)[taken], sizes)
 
 
-def sample_claims(generator: np.random.Generator, records: ClaimRecords, targets: np.ndarray) -> np.ndarray:
-    """Return (B,) int64: a claim of each target, drawn uniformly; -1 if the target has none."""
-    counts = np.diff(records.offsets)[targets]
+def sample_claims(
+    generator: np.random.Generator, records: ClaimRecords, targets: np.ndarray, columns: Sequence[int] | None = None
+) -> np.ndarray:
+    """Return (B,) int64: a claim of each target, drawn uniformly; -1 if the target has none.
+
+    Parameters
+    ----------
+    columns
+        Places of the columns of one table of events: a row that has none of them is of another table. None: of all tables.
+    """
+    if columns is None:
+        rows = np.arange(records.offsets[-1])
+    else:
+        rows = np.flatnonzero(np.any([records.codes[column] != MISSING for column in columns], axis=0))
+    first = np.searchsorted(rows, records.offsets)
+    counts = np.diff(first)[targets]
     chosen = (generator.random(len(targets)) * counts).astype(np.int64)
-    return np.where(counts > 0, records.offsets[targets] + chosen, -1)
+    return np.where(counts > 0, np.append(rows, -1)[np.minimum(first[targets] + chosen, len(rows))], -1)
 
 
 def ordered_pairs(generator: np.random.Generator, sampled: SampledValues, records: ClaimRecords) -> OrderedPairs:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from deid_assets.methods.population.encoding import label_joins
 from deid_assets.methods.preparation.top_coding import TopCode
+from deid_assets.reference.known_columns import EVENT_TABLE
 from deid_assets.store.tables import Table, literal, quoted
 
 
@@ -178,6 +179,8 @@ class PublishedClaims:
         Columns of released dates and their released names; they follow the year.
     attributes
         Released name of each declared attribute, and its column.
+    with_table
+        Whether each row begins with the table of events that it is of; that is not published, because each has a file.
     """
 
     names: Mapping[str, str]
@@ -185,6 +188,7 @@ class PublishedClaims:
     numbers: Collection[str]
     dates: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, str] = field(default_factory=dict)
+    with_table: bool = False
 
 
 def claims_query(
@@ -223,8 +227,9 @@ def claims_query(
         f"{expression} AS {quoted(name)}" for name, expression in passed_on(published.pay_delay, published.attributes).items()
     ]
     year, *others = passed
+    first = f"{'c.claim_id, ' if with_claim_id else ''}{f'c.{EVENT_TABLE}, ' if published.with_table else ''}"
     return f"""
-        SELECT {"c.claim_id, " if with_claim_id else ""}member.pseudonym AS "MemberID",
+        SELECT {first}member.pseudonym AS "MemberID",
                {", ".join(select for select, _ in ids)}, {", ".join([year, *shown_dates, *labels, *others])}
         FROM ({claims}) AS c
         JOIN ({of.kept}) AS kept USING (member_id)

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from deid_assets.methods.dates.intervals import MONTHS, Anchor
+from deid_assets.store.events import is_of
 from deid_assets.store.tables import Table
 
 DAYS_IN_RELATIVE_YEAR = 366
@@ -145,7 +146,7 @@ def dated_claims_query(members: Table, claims: Table, dates: Table, redrawn: Tab
         LEFT JOIN {redrawn.sql} s ON s.member = n.member AND s.day = {_day("d.service_date")}
         LEFT JOIN {redrawn.sql} x ON x.member = n.member AND x.day = {_day("d.service_date")} + c.length_of_stay"""
     stay = "CASE WHEN released_on IS NULL THEN length_of_stay ELSE released_stay END"
-    return _with_date_columns(found, columns, stay)
+    return _with_date_columns(found, columns, stay, is_of(claims))
 
 
 def known_claims_query(claims: Table, dates: Table, dated: Table, columns: DateColumns) -> str:
@@ -170,11 +171,17 @@ def known_claims_query(claims: Table, dates: Table, dated: Table, columns: DateC
 def delivered_dates(claims: Table, dates: Table, columns: DateColumns) -> str:
     """SELECT all grouped claims with the columns derived from their delivered dates, at the released precision."""
     found = f"SELECT c.*, d.service_date AS released_on FROM {claims.sql} c JOIN {dates.sql} d USING (claim_id)"
-    return _with_date_columns(found, columns, "length_of_stay")
+    return _with_date_columns(found, columns, "length_of_stay", is_of(claims))
 
 
-def _with_date_columns(found: str, columns: DateColumns, stay: str) -> str:
-    """SELECT claims that have a date `released_on`, with the columns derived from it."""
+def _with_date_columns(found: str, columns: DateColumns, stay: str, is_claim: str) -> str:
+    """SELECT claims that have a date `released_on`, with the columns derived from it.
+
+    Parameters
+    ----------
+    is_claim
+        SQL that is true for rows of the claims, and not of other tables of events.
+    """
     width, months = int(columns.bin_width), MONTHS[columns.period]
 
     def bin_of(gap: str) -> str:
@@ -193,7 +200,8 @@ def _with_date_columns(found: str, columns: DateColumns, stay: str) -> str:
         else f"coalesce(date_part('year', released_on) - {int(columns.first_year) - 1}, year)"
     )
     drop = columns.derived == "drop"
-    since_first = "(released_on - min(released_on) OVER (PARTITION BY member_id, released_year))"
+    first = f"min(released_on) FILTER ({is_claim}) OVER (PARTITION BY member_id, released_year)"
+    since_first = f"CASE WHEN {is_claim} THEN released_on - {first} END"
     replaced = ", ".join(
         f"({'NULL' if drop else value})::INTEGER AS {name}"
         for name, value in (("length_of_stay", stay), ("pay_delay", "pay_delay"), ("days_since_first_claim", since_first))

@@ -297,10 +297,18 @@ def nobody_of(profiles: Table) -> str:
     return f"SELECT member_id FROM {profiles.sql} WHERE false"
 
 
-def claims_of_released(profiles: Table) -> np.ndarray:
-    """Return (n,) integers: number of claims of the released members, in the order of `released_members`."""
-    arrays = profiles.arrays(f"SELECT claims FROM {profiles.sql} WHERE released ORDER BY member_number")
-    return np.asarray(arrays["claims"])
+def events_of_released(profiles: Table, numbers: Sequence[str]) -> np.ndarray:
+    """Return (n,) integers: number of events of the released members, in the order of `released_members`.
+
+    Parameters
+    ----------
+    numbers
+        Columns of numbers of events, which are added: those of the tables that are counted.
+    """
+    arrays = profiles.arrays(
+        f"SELECT {' + '.join(numbers)} AS events FROM {profiles.sql} WHERE released ORDER BY member_number"
+    )
+    return np.asarray(arrays["events"])
 
 
 def powers(power: Table, profiles: Table, columns: Sequence[str]) -> tuple[np.ndarray, ...]:

@@ -7,6 +7,7 @@ from deid_assets.methods.preparation.rule_figures import may_be_newborn
 from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.reference.digits import digits
 from deid_assets.reference.known_columns import CODE_COLUMNS, DECLARED_CODES, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
+from deid_assets.store.events import is_of
 from deid_assets.store.tables import Query, Table
 
 _FURTHER = "string_split(further_diagnoses, ' ')"
@@ -113,7 +114,7 @@ def removed_members_query(
         WITH named AS (
             -- A row in quarantine is as it was delivered; identifiers of members have no surrounding blanks.
             SELECT DISTINCT trim(json_extract_string(raw_row, '$.member_id')) AS id FROM {quarantined.sql}
-            WHERE source_table = 'claims' AND json_valid(raw_row)
+            WHERE source_table <> 'members' AND json_valid(raw_row)
               AND json_extract_string(raw_row, '$.member_id') IS NOT NULL
         )
         SELECT DISTINCT coded.member_id, book.removal_reason AS reason, true AS sensitive
@@ -366,7 +367,7 @@ def eligible_members_query(members: Table, removed: Table, claims: Table) -> str
     return f"""
         SELECT member_id FROM {members.sql}
         WHERE member_id NOT IN (SELECT member_id FROM {removed.sql})
-          AND member_id IN (SELECT member_id FROM {claims.sql})
+          AND member_id IN (SELECT member_id FROM {claims.sql} WHERE {is_of(claims)})
         ORDER BY member_id
     """
 

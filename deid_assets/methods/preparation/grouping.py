@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from deid_assets.methods.preparation.eligibility import codes_of_claims
+from deid_assets.store.events import is_of, number_of
 from deid_assets.store.tables import Query, Table, quoted
 
 
@@ -29,6 +30,7 @@ def grouped_claims_query(
         Columns that the policy declares; they stay as they are.
     """
     others = "".join(f", claims.{quoted(column)}" for column in declared)
+    is_claim = is_of(claims, alias="claims.")
     sql = f"""
         WITH book AS (SELECT kind, code, group_name FROM {code_book.sql}),
              charlson AS ({charlson_bands})
@@ -38,7 +40,7 @@ def grouped_claims_query(
             place.group_name AS place,
             procedure.group_name AS procedure_group,
             diagnosis.group_name AS condition_group,
-            CASE WHEN claims.unreadable_diagnoses = 0 THEN coalesce(charlson.charlson, '0') END AS charlson,
+            CASE WHEN claims.unreadable_diagnoses = 0 AND {is_claim} THEN coalesce(charlson.charlson, '0') END AS charlson,
             CASE WHEN claims.length_of_stay = 0 THEN 1 ELSE claims.length_of_stay END AS length_of_stay,
             CASE WHEN claims.pay_delay > ? THEN ? ELSE claims.pay_delay END::INTEGER AS pay_delay,
             claims.days_since_first_claim{others}
@@ -59,6 +61,7 @@ def member_profiles_query(
     truncated_flags: str,
     days_in_hospital_top_code: int | None,
     declared: Sequence[str] = (),
+    other_events: Sequence[str] = (),
 ) -> Query:
     """SELECT the member-level quasi-identifiers of the whole delivered population.
 
@@ -79,10 +82,15 @@ def member_profiles_query(
         Days; larger values are set to it. None changes nothing.
     declared
         Columns that the policy declares; they stay as they are.
+    other_events
+        Tables of events beside the claims, whose rows are counted, too.
     """
     others = "".join(f" members.{quoted(column)}," for column in declared)
+    named = {"claims": "claims", **{number_of(table): table for table in other_events}}
+    counts = ", ".join(f"count_if({is_of(claims, table)}) AS {name}" for name, table in named.items())
+    numbers = ", ".join(f"coalesce(event_counts.{name}, 0)::BIGINT AS {name}" for name in named)
     sql = f"""
-        WITH claim_counts AS (SELECT member_id, count(*) AS claims FROM {claims.sql} GROUP BY member_id),
+        WITH event_counts AS (SELECT member_id, {counts} FROM {claims.sql} GROUP BY member_id),
              truncated AS ({truncated_flags})
         SELECT
             members.member_id,
@@ -94,10 +102,10 @@ def member_profiles_query(
                 AS days_in_hospital_y3,
             CASE WHEN members.days_in_hospital_y2 IS NULL AND members.days_in_hospital_y3 IS NULL THEN NULL
                  ELSE coalesce(truncated.claims_truncated, 0) END::INTEGER AS claims_truncated,{others}
-            coalesce(claim_counts.claims, 0) AS claims,
+            {numbers},
             members.member_id IN ({sample}) AS released
         FROM {members.sql} AS members
-        LEFT JOIN claim_counts USING (member_id)
+        LEFT JOIN event_counts USING (member_id)
         LEFT JOIN truncated USING (member_id)
         ORDER BY members.member_id
     """

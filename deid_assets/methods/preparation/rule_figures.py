@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE
+from deid_assets.store.events import is_of
 from deid_assets.store.tables import Table
 
 CODED = {kind: f"coalesce({', '.join(CODE_COLUMNS[kind])})" for kind in UNREADABLE} | {
@@ -64,7 +65,8 @@ def rule_figures(
     """
     number = claims.query(
         f"""SELECT count(*) AS claims, count(DISTINCT member_id) AS patients,
-                {", ".join(f'count({sql}) AS "{kind}"' for kind, sql in CODED.items())} FROM {claims.sql}"""
+                {", ".join(f'count({sql}) AS "{kind}"' for kind, sql in CODED.items())}
+            FROM {claims.sql} WHERE {is_of(claims)}"""
     ).iloc[0]
     figures = {coded_claims(kind): Figure(int(number[kind]), int(number["claims"])) for kind in CODED}
     figures |= _of_codes(delivered_codes)
@@ -106,7 +108,8 @@ def _of_members(members: Table, claims: Table, population: int | None) -> dict[s
     ).iloc[0]
     young = claims.query(
         f"""SELECT count(*) AS claims, count(*) FILTER (birth_date IS NOT NULL AND service_date IS NOT NULL) AS dated
-            FROM {claims.sql} AS claims JOIN {members.sql} AS members USING (member_id) WHERE {may_be_newborn(claims)}"""
+            FROM {claims.sql} AS claims JOIN {members.sql} AS members USING (member_id)
+            WHERE {may_be_newborn(claims)} AND {is_of(claims)}"""
     ).iloc[0]
     delivered = int(number["members"])
     return {

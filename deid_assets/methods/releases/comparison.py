@@ -37,7 +37,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from deid_assets.methods.population.encoding import labels_query
-from deid_assets.store.tables import Table, quoted, write_table
+from deid_assets.reference.known_columns import EVENT_TABLE
+from deid_assets.store.tables import Table, literal, quoted, write_table
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,7 @@ def kept_rows(
     claims: Mapping[str, int],
     released_only: bool = False,
     names: Mapping[str, str] = MappingProxyType({}),
+    events: Mapping[str, str] = MappingProxyType({}),
 ) -> pa.RecordBatchReader:
     """Return the kept rows of a release, in the order of `ORDER`.
 
@@ -243,6 +245,9 @@ def kept_rows(
         Whether the released members are the population, because classes are estimated from the release.
     names
         Quasi-identifier -> its name in the rows, if it has another one there.
+    events
+        Claim-level quasi-identifier -> its table, where there are several tables of events: rows of other tables tell nothing
+        of it, not even a blank. Those that are not listed are of all tables.
 
     Returns
     -------
@@ -258,12 +263,12 @@ def kept_rows(
         FROM ({shown}){" WHERE shown" if released_only else ""}"""
     codes, joins = _codes({column: values[column] for column in members}, "p")
     found = tables.profiles.arrays(f"SELECT tag, shown{codes} FROM ({people}) AS p{joins} ORDER BY rank")
-    visits = _Visits.of(tables.profiles.arrays(_claims(tables, people, {column: values[column] for column in claims})))
+    visits = _Visits.of(tables.profiles.arrays(_claims(tables, people, {column: values[column] for column in claims}, events)))
     columns = {names.get(column, column): (column, _Texts.of(table)) for column, table in values.items()}
     batches = (
         _batch(name, texts, found, part)
         for name, (column, texts) in sorted(columns.items(), key=itemgetter(0))
-        for part in (_of_members(found[column]) if column in members else visits.counted(column))
+        for part in (_of_members(found[column]) if column in members else visits.counted(column, events.get(column)))
     )
     return pa.RecordBatchReader.from_batches(KEPT, batches)
 
@@ -309,16 +314,24 @@ def _codes(values: Mapping[str, Table], rows: str) -> tuple[str, str]:
     return codes, joins
 
 
-def _claims(tables: MemberTables, people: str, values: Mapping[str, Table]) -> str:
-    """SELECT every claim that is known or held: the number of its member, its day, and the code of each value."""
-    shown = ", ".join(("claim_id", "member_id", "year", *map(quoted, values)))
+def _claims(tables: MemberTables, people: str, values: Mapping[str, Table], events: Mapping[str, str]) -> str:
+    """SELECT every claim that is known or held: the number of its member, its day, and the code of each value.
+
+    Of several tables of events, each has a column `of <table>` that says whether a row is of it.
+    """
+    shown = ", ".join(("claim_id", "member_id", "year", *((EVENT_TABLE,) if events else ()), *map(quoted, values)))
+    own = "".join(f", c.{EVENT_TABLE} = {literal(table)} AS {_own(table)}" for table in sorted(set(events.values())))
     codes, joins = _codes(values, "c")
     return f"""WITH people AS MATERIALIZED ({people})
-        SELECT p.rank::UINTEGER AS rank, coalesce({_DAY}, -c.year, {_NO_DAY})::INTEGER AS day, c.held{codes}
+        SELECT p.rank::UINTEGER AS rank, coalesce({_DAY}, -c.year, {_NO_DAY})::INTEGER AS day, c.held{own}{codes}
         FROM (SELECT {shown}, false AS held FROM {tables.known.sql}
               WHERE member_id IN (SELECT member_id FROM people WHERE shown)
               UNION ALL SELECT {shown}, true FROM {tables.held.sql}) AS c
         JOIN people AS p USING (member_id) LEFT JOIN {tables.dates.sql} AS d USING (claim_id){joins}"""
+
+
+def _own(table: str) -> str:
+    return f"of_{table}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,8 +384,8 @@ class _Visits:
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
         return cls(person[order[first]], day[order[first]], np.append(first, len(order)), order, claims)
 
-    def counted(self, column: str) -> Iterator[_Part]:
-        """How often each value is known and held on each of the days."""
+    def counted(self, column: str, table: str | None) -> Iterator[_Part]:
+        """How often each value is known and held on each of the days, in the rows of a table of events; None: in all rows."""
         code, held = self.claims[column], self.claims["held"]
         size = int(code.max(initial=0)) + 1
         cuts = np.unique(np.append(np.searchsorted(self.first, np.arange(0, self.first[-1], _PART)), len(self.person)))
@@ -380,6 +393,11 @@ class _Visits:
             of_visits = self.first[start : end + 1]
             claims = self.order[of_visits[0] : of_visits[-1]]
             visit = np.repeat(np.arange(start, end), np.diff(of_visits))
+            if table is not None:
+                own = self.claims[_own(table)][claims]
+                claims, visit = claims[own], visit[own]
+            if not len(claims):
+                continue
             key = (visit * size + code[claims]) * 2 + held[claims]
             key.sort()
             each = np.flatnonzero(np.diff(key >> 1, prepend=-1))

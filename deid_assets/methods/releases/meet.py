@@ -6,8 +6,9 @@ them: two values are told apart if any release tells them apart. D' is the union
 target consists of the members of all deliveries who fit, whether or not they are released.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -85,7 +86,9 @@ class LinkedMembers:
         return success_given_membership(~classes.exempt, classes.sizes)
 
 
-def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) -> LinkedMembers | None:
+def linked_members(
+    releases: Sequence[Table], power: int, rounding: Rounding, events: Mapping[str, str] = MappingProxyType({})
+) -> LinkedMembers | None:
     """Link the members of several releases.
 
     Parameters
@@ -94,6 +97,9 @@ def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) ->
         The kept rows of each release (`comparison.kept_rows`), in one file.
     power, rounding
         The adversary's greatest power p_m, and the rounding of its formula.
+    events
+        The table of events of each claim-level quasi-identifier, where there are several; columns that are not listed are of
+        the claims.
 
     Returns
     -------
@@ -127,14 +133,23 @@ def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) ->
         of_targets = _histories(position, code, np.asarray(one["known"]), len(classes))
         known.append(of_targets.take(targets))
         claims.append(np.bincount(position, np.asarray(one["known"]), len(classes))[targets].astype(np.int64))
-    number = np.max([np.zeros(len(targets), dtype=np.int64), *claims], axis=0)
-    powers = tuple(power_of(number, value_pairs(own.offsets, own.codes), power, rounding) for own in known)
+    table_of = [events.get(column, "claims") for column in columns["name"]]
+    numbers = dict.fromkeys(("claims", *table_of), np.zeros(len(targets), dtype=np.int64))
+    for table, own in zip(table_of, claims, strict=True):
+        numbers[table] = np.maximum(numbers[table], own)
+    powers = tuple(
+        power_of(numbers[table], value_pairs(own.offsets, own.codes), power, rounding)
+        for own, table in zip(known, table_of, strict=True)
+    )
+    others = {place: numbers[table] for place, table in enumerate(table_of) if table != "claims"}
     data = LongitudinalData(
         classes[:, None], (Domain((np.arange(int(classes.max()) + 1),)),), tuple(held), tuple(domains), targets, tuple(known),
         powers,
     )  # fmt: skip
     dimensions = tuple(Dimension(name, (), (place,), _LEVELS) for place, name in enumerate(columns["name"]))
-    return LinkedMembers(data, dimensions, Adversary(number, power, rounding), np.asarray(found["tag"])[targets])
+    return LinkedMembers(
+        data, dimensions, Adversary(numbers["claims"], power, rounding, others), np.asarray(found["tag"])[targets]
+    )
 
 
 def _numbered(number: int, release: Table) -> str:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from deid_assets.errors import StoreError
 from deid_assets.methods.preparation.eligibility import UNREAD_CODE, is_no_newborn, is_procedure
+from deid_assets.store.events import is_of
 from deid_assets.store.tables import Query, Table, literal, quoted, write_table
 
 RELEASED, UNACCOUNTED = "released", "unaccounted"
@@ -22,7 +23,8 @@ RELEASED, UNACCOUNTED = "released", "unaccounted"
 _OF_MEMBERS = ("opted_out", "withdrew", "sensitive", "unread_code", "claim_in_quarantine")
 MEMBER_STEPS = (*_OF_MEMBERS, "no_eligible_claim", "sample", "long_tail", "suppression")
 CLAIM_STEPS = ("newborn", "no_procedure", *_OF_MEMBERS, "sample", "long_tail", "suppression")
-"""The steps that leave out rows, in the order in which the first that applies counts."""
+OTHER_EVENT_STEPS = ("newborn", *_OF_MEMBERS, "no_eligible_claim", "sample", "long_tail", "suppression")
+"""The steps that leave out rows, in the order in which the first that applies counts; the last are of other events."""
 
 REASONS: Mapping[str, str] = {
     "delivered": "",
@@ -103,11 +105,13 @@ def member_fates(tables: LedgerTables) -> str:
             FROM {t.removed.sql} GROUP BY member_id)
         SELECT m.member_id, CASE
             WHEN r.fate IS NOT NULL THEN r.fate
-            WHEN m.member_id NOT IN (SELECT member_id FROM {t.eligible_claims.sql}) THEN 'no_eligible_claim'
+            WHEN m.member_id NOT IN (SELECT member_id FROM {t.eligible_claims.sql} WHERE {is_of(t.eligible_claims)})
+                THEN 'no_eligible_claim'
             WHEN m.member_id NOT IN (SELECT member_id FROM {t.eligible_members.sql}) THEN '{UNACCOUNTED}'
             WHEN m.member_id NOT IN (SELECT member_id FROM {t.sample.sql}) THEN 'sample'
             WHEN p.released IS DISTINCT FROM true THEN
-                CASE WHEN m.member_id IN (SELECT member_id FROM {t.held.sql}) THEN '{UNACCOUNTED}' ELSE 'long_tail' END
+                CASE WHEN m.member_id IN (SELECT member_id FROM {t.held.sql} WHERE {is_of(t.held)})
+                    THEN '{UNACCOUNTED}' ELSE 'long_tail' END
             WHEN m.member_id IN (SELECT member_id FROM {t.suppressed.sql}) THEN 'suppression'
             ELSE '{RELEASED}' END AS fate
         FROM {t.members.sql} AS m
@@ -116,7 +120,7 @@ def member_fates(tables: LedgerTables) -> str:
 
 
 def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, drop_non_procedures: bool) -> Query:
-    """SELECT the fate of every delivered claim, in the order of their rows: a step of CLAIM_STEPS, RELEASED or UNACCOUNTED.
+    """SELECT the fate of every delivered claim, in the order of their rows: a step, RELEASED or UNACCOUNTED.
 
     Parameters
     ----------
@@ -133,7 +137,7 @@ def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, 
             WHEN f.fate IS NULL THEN '{UNACCOUNTED}'
             WHEN e.claim_id IS NULL THEN CASE WHEN {newborn} THEN 'newborn'
                 WHEN {no_procedure} THEN 'no_procedure' ELSE '{UNACCOUNTED}' END
-            WHEN f.fate IN ('no_eligible_claim', '{UNACCOUNTED}') THEN '{UNACCOUNTED}'
+            WHEN f.fate = 'no_eligible_claim' AND {is_of(t.claims, alias="c.")} THEN '{UNACCOUNTED}'
             WHEN f.fate NOT IN ('suppression', '{RELEASED}') THEN f.fate
             WHEN h.claim_id IS NULL THEN 'long_tail'
             ELSE f.fate END AS fate
@@ -201,7 +205,7 @@ class Followed:
     Attributes
     ----------
     table, column
-        'members' or 'claims', and the canonical column.
+        The delivered table, and the canonical column.
     forms
         The steps after those that leave out rows, in order; without one, the column is withheld.
     released_as
@@ -313,7 +317,7 @@ def row_account(table: str, steps: Sequence[str], fates: Mapping[str, int], quar
     Parameters
     ----------
     steps
-        MEMBER_STEPS or CLAIM_STEPS.
+        MEMBER_STEPS, CLAIM_STEPS or OTHER_EVENT_STEPS.
     fates
         Number of canonical rows by fate.
     quarantined
@@ -339,7 +343,7 @@ def value_account(
     Parameters
     ----------
     steps
-        MEMBER_STEPS or CLAIM_STEPS.
+        MEMBER_STEPS, CLAIM_STEPS or OTHER_EVENT_STEPS.
     groups
         Rows of `RowFates.followed_values`.
     classes
