@@ -126,6 +126,11 @@ def build_release(
         raise PolicyError(
             f"policy {read.name}: build_release takes policies of members and claims; this one is of another kind"
         )
+    if others := read.event_tables[1:]:
+        raise PolicyError(
+            f"policy {read.name}: build_release takes assets of members and claims, and the source has other tables of events "
+            f"({', '.join(others)}): register deliveries of files instead, or remove source.events"
+        )
     if expose not in EXPOSED:
         raise PolicyError(f"policy {read.name}: expose is {' or '.join(EXPOSED)}, not {expose!r}")
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):

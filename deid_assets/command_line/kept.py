@@ -1,6 +1,6 @@
 """What `deid kept` shows: each column of a release with its level, the information kept, and its bits before and after."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def delivered_column_rows(manifest: Mapping[str, Any], dictionary: Mapping[str, 
     return [
         (
             column.name,
-            *_level(described.get(_in_release(column.name)), withheld=not column.after),
+            *_level(described.get(_in_release(column.name, described)), withheld=not column.after),
             "0" if not column.after and column.distance is None else _share(shares, column.name),
             plain(column.before) if column.before else "0",
             plain(column.after) if column.after else "0",
@@ -79,10 +79,11 @@ def _share(shares: Mapping[str, float], name: str) -> str:
     return plain(shares[name]) if name in shares else ""
 
 
-def _in_release(name: str) -> str:
-    """The name in the release of a column that two tables have, such as claims_MemberID."""
-    table, _, column = name.partition("_")
-    return column if table in ("claims", "members") and column == "MemberID" else name
+def _in_release(name: str, described: Collection[str]) -> str:
+    """The name in the release of a column that several tables have, such as claims_MemberID."""
+    parts = name.split("_")
+    shorter = ("_".join(parts[first:]) for first in range(len(parts)))
+    return next((one for one in shorter if one in described), name)
 
 
 def _level(column: Mapping[str, Any] | None, withheld: bool) -> tuple[str, str]:

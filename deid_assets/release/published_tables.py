@@ -3,6 +3,7 @@
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.counts.published import FILES as COUNTS
+from deid_assets.store.events import events_file
 
 MEMBERS, CLAIMS = "Members", "Claims"
 RECORDS, PEOPLE = "Records", "People"
@@ -27,4 +28,4 @@ def published_tables(policy: AnyPolicy) -> tuple[str, ...]:
     if not policy.has_events:
         return ({"flat": RECORDS, "cohort": PEOPLE}[policy.kind], *counts)
     days = (days_file(year) for year, column in YEARS.items() if policy.publishes(column))
-    return (MEMBERS, CLAIMS, *days, *counts)
+    return (MEMBERS, *map(events_file, policy.event_tables), *days, *counts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -10,10 +10,13 @@ from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Refusal
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.policy.sections.releases import OtherPeople
+from deid_assets.reference.known_columns import EVENT_TABLE, YEARS
+from deid_assets.release.counts.published import FILES as COUNTS
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.published_tables import CLAIMS, PEOPLE, RECORDS
+from deid_assets.release.published_tables import MEMBERS, days_file
 from deid_assets.sources.flat import PERSON
 from deid_assets.store.digests import file_digest, parse_json, regular_bytes
+from deid_assets.store.events import rows_of
 from deid_assets.store.home import StoreLock
 from deid_assets.store.tables import Table, quoted
 
@@ -173,24 +176,32 @@ def recurring_refusals(
 
 def _published(staged: Table, releases: Path, name: str, pseudonym: str | None) -> float:
     """`beyond_chance` of the tables of an earlier release; 0 if nothing can be compared."""
-    own = set(staged.columns()) - {pseudonym, *PSEUDONYM_COLUMNS}
-    shares = [0.0]
-    for file in _tables_of(releases, name):
-        schema = staged.query("SELECT name FROM parquet_schema(?) WHERE num_children IS NULL", [str(file)])
-        theirs = schema["name"].tolist()
-        common = sorted(own & set(theirs))
-        if len(common) < _FEWEST or ("MemberID" in staged.columns()) != ("MemberID" in theirs):
-            continue
-        here = _rows(staged, staged.sql, common, staged.columns())
-        shares.append(beyond_chance(here, _rows(staged, "read_parquet(?)", common, theirs, [str(file)])))
-    return max(shares)
+    # Rows of a member are compared together, and an earlier release may have fewer tables of events.
+    alone = [staged]
+    if EVENT_TABLE in staged.columns():
+        tables = staged.query(f"SELECT DISTINCT {EVENT_TABLE} AS name FROM {staged.sql} ORDER BY name")["name"]
+        alone = [rows_of(staged, table) for table in tables]
+    files = list(_tables_of(releases, name))
+    return max((_recurring(one, file, pseudonym) for one in alone for file in files), default=0.0)
+
+
+def _recurring(staged: Table, file: Path, pseudonym: str | None) -> float:
+    """`beyond_chance` of one table of an earlier release; 0 if nothing can be compared."""
+    own = set(staged.columns()) - {pseudonym, EVENT_TABLE, *PSEUDONYM_COLUMNS}
+    schema = staged.query("SELECT name FROM parquet_schema(?) WHERE num_children IS NULL", [str(file)])
+    theirs = schema["name"].tolist()
+    common = sorted(own & set(theirs))
+    if len(common) < _FEWEST or ("MemberID" in staged.columns()) != ("MemberID" in theirs):
+        return 0.0
+    here = _rows(staged, staged.sql, common, staged.columns())
+    return beyond_chance(here, _rows(staged, "read_parquet(?)", common, theirs, [str(file)]))
 
 
 def _tables_of(releases: Path, name: str) -> Iterator[Path]:
-    """The tables of people, or the claims, of an earlier release, each as its manifest lists it."""
-    compared = {f"data/{table}.parquet" for table in (RECORDS, PEOPLE, CLAIMS)}
+    """The tables of people, or of events, of an earlier release, each as its manifest lists it."""
     for listed in parse_json(regular_bytes(releases / name / MANIFEST))["files"]:
-        if listed["path"] not in compared:
+        table, form = PurePosixPath(listed["path"]).stem, PurePosixPath(listed["path"]).suffix
+        if form != ".parquet" or table in (MEMBERS, *COUNTS, *map(days_file, YEARS)):
             continue
         file = releases / name / listed["path"]
         if not file.is_file() or file_digest(file) != listed["sha256"]:

@@ -13,27 +13,27 @@ from deid_assets.assessments.evidence import Refusal
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import YEARS
+from deid_assets.reference.known_columns import EVENT_TABLE, YEARS
 from deid_assets.release.counts.published import FILES as COUNT_FILES
 from deid_assets.release.counts.published import ORDER
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.gate.judgement import Staged, row_refusals
 from deid_assets.release.publication.publish import Staging
-from deid_assets.release.published_tables import CLAIMS, MEMBERS, days_file
+from deid_assets.release.published_tables import MEMBERS, days_file
+from deid_assets.schemas.candidate import released_columns_of
 from deid_assets.schemas.cohort import release_people_contract
-from deid_assets.store.tables import Table, connect, write_table
-
-FILES = {"release_members": MEMBERS, "release_claims": CLAIMS}
+from deid_assets.store.events import events_file, is_of
+from deid_assets.store.tables import Table, connect, literal, quoted, write_table
 
 
 def stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> Staged:
     """Write the files, and read them back into the scratch schema."""
     years = [year for year, column in YEARS.items() if policy.publishes(column)]
-    read = {}
-    file = profiles.file
+    file, claims = profiles.file, candidate["release_claims"]
     with connect(file) as connection:
-        for asset, name in FILES.items():
-            staging.write_table(connection, name, candidate[asset], order_by=("MemberID",))
+        staging.write_table(connection, MEMBERS, candidate["release_members"], order_by=("MemberID",))
+        for table in policy.event_tables:
+            staging.write_table(connection, events_file(table), _rows_of(policy, claims, table), order_by=("MemberID",))
         days = candidate["release_days_in_hospital"]
         for year in years:
             staging.write_table(
@@ -42,16 +42,46 @@ def stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], prof
                 f'SELECT * EXCLUDE ("Year") FROM {days.sql} WHERE "Year" = \'{year}\'',
                 order_by=("MemberID",),
             )
-    for asset, name in FILES.items():
-        read[asset] = Table(file, SCHEMA, f"staged_{asset}")
-        staging.read_into(name, read[asset])
+    members = Table(file, SCHEMA, "staged_release_members")
+    staging.read_into(MEMBERS, members)
+    for table, events in staged_events(policy, profiles).items():
+        staging.read_into(events_file(table), events)
     days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
-    for year, table in staged_days(policy, profiles).items():
-        staging.read_into(days_file(year), table)
+    for year, days_of_year in staged_days(policy, profiles).items():
+        staging.read_into(days_file(year), days_of_year)
     none = [f"SELECT * FROM {days.sql} WHERE false"]
     parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
     write_table(days_table, " UNION ALL ".join(none + parts))
-    return Staged(read["release_members"], read["release_claims"], days_table)
+    return Staged(members, _together(policy, profiles, claims), days_table)
+
+
+def _rows_of(policy: Policy, claims: Table, table: str) -> str | Table:
+    """The rows of one table of events, in the columns of its file."""
+    if len(policy.event_tables) == 1:
+        return claims
+    columns = ", ".join(map(quoted, released_columns_of(policy, table)))
+    return f"SELECT {columns} FROM {claims.sql} WHERE {is_of(claims, table)}"
+
+
+def staged_events(policy: Policy, profiles: Table) -> dict[str, Table]:
+    """The staged tables of events, as read back, by their names."""
+    if len(policy.event_tables) == 1:
+        return {"claims": Table(profiles.file, SCHEMA, "staged_release_claims")}
+    return {table: Table(profiles.file, SCHEMA, f"staged_events_{table}") for table in policy.event_tables}
+
+
+def _together(policy: Policy, profiles: Table, claims: Table) -> Table:
+    """The staged rows of all tables of events, in the columns of `release_claims`."""
+    staged, together = staged_events(policy, profiles), Table(profiles.file, SCHEMA, "staged_release_claims")
+    if len(staged) > 1:
+        none = f"SELECT * FROM {claims.sql} WHERE false"
+        # A withheld length of stay is not told in the files of other tables, which have none.
+        withheld = {table: "" if table == "claims" else ', 0::TINYINT AS "SupLOS"' for table in staged}
+        parts = [
+            f"SELECT {literal(table)} AS {EVENT_TABLE}, *{withheld[table]} FROM {one.sql}" for table, one in staged.items()
+        ]
+        write_table(together, " UNION ALL BY NAME ".join([none, *parts]))
+    return together
 
 
 def staged_days(policy: Policy, profiles: Table) -> dict[str, Table]:

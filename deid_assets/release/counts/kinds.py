@@ -5,6 +5,7 @@ Of a flat table, records are counted. What one person adds to a count is at most
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import COHORT_SECTIONS, drawn, shape
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.flat import OPTED_OUT, RECORDS
+from deid_assets.store.events import events_file, is_of, rows_of
 from deid_assets.store.tables import Table
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -> tuple[AttritionStep, ...]:
-    """Rows in and out of every stage, of members and of claims; exact, for the restricted edition.
+    """Rows in and out of every stage, of members and of each table of events; exact, for the restricted edition.
 
     Parameters
     ----------
@@ -53,9 +55,6 @@ def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -
         .iloc[0]
     )
     sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
-    of_sample = f"SELECT count(*) AS n FROM {{}} WHERE member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)"
-    eligible_sampled = int(profiles.query(of_sample.format(tables["eligible_claims"].sql))["n"].iloc[0])
-    truncated_sampled = int(profiles.query(of_sample.format(tables["held"].sql))["n"].iloc[0])
     delivered = tables["members"].count()
     remaining = COHORT_SECTIONS
     steps = (
@@ -87,17 +86,29 @@ def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -
             "suppressed because flagged, or standing out beside an earlier release", "",
         ),
     )  # fmt: skip
-    of_claims = (
-        ("delivered_claims", tables["claims"].count(), ""),
-        ("eligible_claims", tables["eligible_claims"].count(), "claims of newborns and codes that are no procedure"),
-        ("sampled_claims", eligible_sampled, "random sample of members"),
-        ("truncated_claims", truncated_sampled, "long tail"),
-        ("released_claims", tables["release_claims"].count(), "suppressed members"),
+    of_events = (_event_steps(tables, table) for table in policy.event_tables)
+    return (*_in_order("members", steps, "data/Members.csv"), *chain.from_iterable(of_events))
+
+
+def _event_steps(tables: Mapping[str, Table], table: str) -> Iterator[AttritionStep]:
+    """Rows of a table of events in and out of every stage."""
+    profiles = tables["member_profiles"]
+
+    def rows(asset: str, of_sample: bool = False) -> int:
+        claims = tables[asset]
+        sampled = f" AND member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)" if of_sample else ""
+        found = claims.query(f"SELECT count(*) AS n FROM {claims.sql} WHERE {is_of(claims, table)}{sampled}")
+        return int(found["n"].iloc[0])
+
+    left_out = "claims of newborns and codes that are no procedure" if table == "claims" else "of newborns"
+    steps = (
+        (f"delivered_{table}", rows("claims"), ""),
+        (f"eligible_{table}", rows("eligible_claims"), left_out),
+        (f"sampled_{table}", rows("eligible_claims", of_sample=True), "random sample of members"),
+        (f"truncated_{table}", rows("held", of_sample=True), "long tail"),
+        (f"released_{table}", rows("release_claims"), "suppressed members"),
     )
-    return (
-        *_in_order("members", steps, "data/Members.csv"),
-        *_in_order("claims", [(*step, "") for step in of_claims], "data/Claims.csv"),
-    )
+    return _in_order(table, [(*step, "") for step in steps], f"data/{events_file(table)}.csv")
 
 
 def _in_order(unit: str, steps: Sequence[tuple[str, int, str, str]], file: str) -> Iterator[AttritionStep]:
@@ -288,7 +299,7 @@ def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Ite
         (("delivered_claims", "claims", ("source",)), ("eligible_claims", "eligible_claims", COHORT_SECTIONS))
     ):
         table = tables[asset]
-        number = int(table.query(counted.claims_counted(table, per_member))["claims"].iloc[0])
+        number = int(table.query(counted.claims_counted(rows_of(table), per_member))["claims"].iloc[0])
         own = shape(policy, *sections, per_member=per_member)
         yield (counted.CLAIMS, step, counted.REMAINING, place, number, per_member, 0, own, counted.REMAINING)
 

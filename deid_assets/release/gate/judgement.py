@@ -21,7 +21,7 @@ from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.registry import JUDGED_BY_DRAWS, METHOD_VERSIONS, required_measurements
 from deid_assets.methods.adversary.two_readings import Adversary, both_readings, literal_power
 from deid_assets.methods.attacks.sql_class_sizes import held_values
-from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS, PATTERN, pattern_counts, providers_needed
+from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS, pattern_counts, providers_needed
 from deid_assets.methods.candidate.released_tables import generalized_claims, generalized_members
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
@@ -30,6 +30,7 @@ from deid_assets.methods.preparation.eligibility import opt_out_match
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import EVENT_TABLE
 from deid_assets.release.gate import cross_check as by_query
 from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table, quoted, write_table, write_view
@@ -234,9 +235,9 @@ def provider_refusals(
     policy: Policy, staged: Staged, levels: Mapping[str, int], reference: Table, domains: Table
 ) -> list[Refusal]:
     """Refuse identifiers shown with a pattern of care that too few providers, vendors or PCPs share."""
-    columns = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in PATTERN}
+    columns = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims} | {EVENT_TABLE: EVENT_TABLE}
     # A column that is not released cannot be part of a pattern in the release.
-    pattern = tuple(column for column in PATTERN if column in columns)
+    pattern = tuple(column for column in policy.pattern_of_care if column in columns)
     if not pattern:
         return []
     settings = policy.provider_suppression
@@ -244,7 +245,12 @@ def provider_refusals(
     file = staged.claims.file
     counted = write_view(
         Table(file, by_query.SCHEMA, "reference_claims"),
-        generalized_claims(reference, domains, {column: levels[column] for column in pattern}, IDENTIFIERS),
+        generalized_claims(
+            reference,
+            domains,
+            {column: levels[column] for column in pattern if column != EVENT_TABLE},
+            (*IDENTIFIERS, *(column for column in pattern if column == EVENT_TABLE)),
+        ),
     )
     shown = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
     found = []

@@ -105,16 +105,19 @@ def _delivered(policy: Mapping[str, Any], asset: str, column: str) -> tuple[str,
         return tuple(one["column"] for one in listed if one["release_as"] == column)
     if table not in TABLES:
         return ()
-    declared = policy.get("columns", {}).get(table, {}).get(column)
-    if declared is not None:
-        of = "claims" if declared["kind"].endswith("_of_claims") else table
-        return tuple(f"{of}.{declared[key]}" for key in ("from", "until") if key in declared)
-    described = policy["source"].get(table)
-    if described is None:  # read by an adapter that knows the columns of its format
+    described = {table: policy["source"].get(table), **(policy["source"].get("events", {}) if table == "claims" else {})}
+    for own in described:  # rows of other tables of events are beside the claims
+        declared = policy.get("columns", {}).get(own, {}).get(column)
+        if declared is not None:
+            of = "claims" if declared["kind"].endswith("_of_claims") else own
+            return tuple(f"{of}.{declared[key]}" for key in ("from", "until") if key in declared)
+    if described[table] is None:  # read by an adapter that knows the columns of its format
         return (f"{table}.{column}",)
-    mapped = described["columns"]
-    names = (column,) if column in mapped else _INGREDIENTS.get(column, ())
-    return tuple(f"{table}.{mapped[name]}" for name in names if name in mapped)
+    found = []
+    for own, mapped in ((own, one["columns"]) for own, one in described.items() if one is not None):
+        names = (column,) if column in mapped else _INGREDIENTS.get(column, ())
+        found += [f"{own}.{mapped[name]}" for name in names if name in mapped]
+    return tuple(found)
 
 
 def _of_cohort(policy: Mapping[str, Any], column: str) -> tuple[str, ...]:

@@ -17,9 +17,11 @@ from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.gate.judgement import Staged
-from deid_assets.schemas.candidate import release_contracts
+from deid_assets.schemas.candidate import release_contracts, released_columns_of
 from deid_assets.schemas.cohort import release_people_contract
+from deid_assets.schemas.contract import contract
 from deid_assets.schemas.flat import release_records_contract
+from deid_assets.store.events import events_file
 from deid_assets.store.tables import Table, quoted
 
 FILE = "data/dictionary.json"
@@ -141,7 +143,7 @@ _COUNTED = "Where all labels are numbers, the largest stands for itself and all 
 
 
 def described_tables(
-    policy: Policy, levels: Mapping[str, int], staged: Staged, days: Mapping[str, Table]
+    policy: Policy, levels: Mapping[str, int], staged: Staged, events: Mapping[str, Table], days: Mapping[str, Table]
 ) -> dict[str, DescribedTable]:
     """The tables of a longitudinal release by their names.
 
@@ -151,6 +153,8 @@ def described_tables(
         Level of every quasi-identifier.
     staged
         The staged files, read back.
+    events
+        The staged file of each table of events.
     days
         Year, such as "Y2", to its staged table of days in hospital.
     """
@@ -163,8 +167,11 @@ def described_tables(
     claims = {qi.release_as: qi.column for qi in policy.quasi_identifiers.claims}
     found = {
         "Members": DescribedTable(staged.members, contracts["release_members"], of(members), {}),
-        "Claims": DescribedTable(staged.claims, contracts["release_claims"], of(claims), {}),
     }
+    for name_of_events, one in events.items():
+        own = {name: contracts["release_claims"].columns[name] for name in released_columns_of(policy, name_of_events)}
+        hierarchies = of({name: column for name, column in claims.items() if name in own})
+        found[events_file(name_of_events)] = DescribedTable(one, contract(own), hierarchies, {})
     for year, table in days.items():
         found[f"DaysInHospital_{year}"] = DescribedTable(
             table,

@@ -126,7 +126,7 @@ class PublicNumbers:
     def _rows_out(self, step: AttritionStep) -> int | str | None:
         if step.file:
             return step.count
-        if step.unit == "claims":
+        if step.unit not in ("members", "records"):
             return None
         name = CellName(ATTRITION, step.stage, REMAINING)
         return self.masked[name] if name in self.masked else self.protect(name, step.shape, step.count)
@@ -240,7 +240,7 @@ def _left_out(attrition: list[Mapping]) -> tuple[float | str | None, int | None]
 
     None where a mask hides how many there were.
     """
-    people = [step for step in attrition if step["unit"] != "claims"]
+    people = [step for step in attrition if step["unit"] in ("members", "records")]
     last = people[-1] if people else {}
     size, released = last.get("rows_in"), last.get("rows_out")
     if not isinstance(size, int) or not isinstance(released, int) or last["protected"]:
