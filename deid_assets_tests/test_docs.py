@@ -251,7 +251,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 4, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 5, *["policies.md"] * 4,
+        *["counts.md"] * 4, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 6, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -330,17 +330,34 @@ def test_a_policy_with_declared_columns(tmp_path):
     assert [one.release_as for one in policy.attributes] == ["Network"]
 
 
-def test_a_policy_of_lines_and_spans():
-    """The example leaves out columns that the default policy has."""
+def with_tables(containing: str) -> dict:
+    """The default policy with the tables of the example that contains this text."""
     values = shipped("heritage-public")
-    (shown,) = [one for text in blocks(DOCS / "own-data.md", "yaml") if "unit: span" in text and (one := yaml.safe_load(text))]
+    (shown,) = [one for text in blocks(DOCS / "own-data.md", "yaml") if containing in text and (one := yaml.safe_load(text))]
     columns = {table: values["columns"][table] | own for table, own in shown["columns"].items()}
     columns["members"] |= {
         name: {**columns["members"][name], "from": name} for name in ("days_in_hospital_y2", "days_in_hospital_y3")
     }
     months = {"kind": "intervals", "from": 0, "to": 12, "levels": [{"name": "any or none", "starts": [0, 1]}]}
-    policy = policy_from(values | {**shown, "columns": columns, "hierarchies": values["hierarchies"] | {"months": months}})
+    return values | {**shown, "columns": columns, "hierarchies": values["hierarchies"] | {"months": months}}
+
+
+def test_a_policy_of_lines_and_spans():
+    """The example leaves out columns that the default policy has."""
+    policy = policy_from(with_tables("unit: span"))
     assert (policy.source.members.unit, policy.source.claims.unit, policy.source.members.gaps_at_most) == ("span", "line", 1)
+
+
+def test_a_policy_of_other_tables_of_events(tmp_path):
+    """The example leaves out the columns of members and claims."""
+    (tmp_path / "drugs.csv").write_text("00093-1048-01;diabetes;metformin\n", encoding="utf-8")
+    values = with_tables("unit: span")
+    (shown,) = [one for text in blocks(DOCS / "own-data.md", "yaml") if "events:" in text and (one := yaml.safe_load(text))]
+    values["source"]["events"] = shown["source"]["events"]
+    values["columns"] |= shown["columns"]
+    values["hierarchies"] |= {"drug": {"kind": "fixed"}}
+    policy = policy_from(values | {"reviewed_attributes": {"DaysOfSupply": "Only the pharmacy knows it."}}, tmp_path)
+    assert policy.event_tables == ("claims", "fills") and policy.source.events["fills"].same_as_claims == ("provider_id",)
 
 
 def test_a_flat_policy(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,8 +38,13 @@ class Schema(NamedTuple):
     """Declared columns with the labels of each value above it, and the cells of each person."""
 
     of_members: list[dict[str, list[str]]]
-    of_claims: list[dict[str, list[str]]]
-    people: list[tuple[list[str], list[list[str]]]]
+    of_events: dict[str, list[dict[str, list[str]]]]
+    people: list[tuple[list[str], dict[str, list[list[str]]]]]
+
+    @property
+    def of_claims(self) -> dict[str, tuple[str, int]]:
+        """Table and place of every column of events, by its name."""
+        return {f"{table}_{n}": (table, n) for table, columns in self.of_events.items() for n in range(len(columns))}
 
 
 @st.composite
@@ -51,24 +57,41 @@ def schemas(draw) -> Schema:
             for value, label in coarse.items()
         }
 
-    of_members, of_claims = ([hierarchy() for _ in range(draw(st.integers(1, 3)))] for _ in range(2))
-    rows = st.lists(LETTERS, min_size=len(of_claims), max_size=len(of_claims))
+    of_members = [hierarchy() for _ in range(draw(st.integers(1, 3)))]
+    tables = ("claims", "fills", "results")[: draw(st.integers(1, 3))]
+    of_events = {table: [hierarchy() for _ in range(draw(st.integers(1, 3 if table == "claims" else 2)))] for table in tables}
+
+    def rows(table: str):
+        columns = len(of_events[table])
+        row = st.lists(LETTERS, min_size=columns, max_size=columns)
+        return st.lists(row, min_size=int(table == "claims"), max_size=5)
+
     people = st.tuples(
-        st.lists(LETTERS, min_size=len(of_members), max_size=len(of_members)), st.lists(rows, min_size=1, max_size=5)
+        st.lists(LETTERS, min_size=len(of_members), max_size=len(of_members)),
+        st.fixed_dictionaries({table: rows(table) for table in tables}),
     )
-    return Schema(of_members, of_claims, draw(st.lists(people, min_size=2, max_size=9)))
+    # A table without rows would be no table of a delivery.
+    drawn = draw(st.lists(people, min_size=2, max_size=9).filter(lambda all: _has_rows(all, tables)))
+    return Schema(of_members, of_events, drawn)
 
 
-def policy_of(schema: Schema, folder: Path) -> Policy:
+def _has_rows(people, tables) -> bool:
+    return all(any(rows[table] for _, rows in people) for table in tables)
+
+
+def policy_of(schema: Schema, folder: Path, power: int = 2) -> Policy:
     """A policy whose only quasi-identifiers are the declared columns, each of which moves alone."""
-    declared: dict[str, dict[str, Any]] = {"members": {}, "claims": {}}
+    declared: dict[str, dict[str, Any]] = {"members": {}} | {table: {} for table in schema.of_events}
     listed: dict[str, list[dict[str, str]]] = {"members": [], "claims": []}
     hierarchies, dimensions = {}, []
-    for table, labels in (("members", schema.of_members), ("claims", schema.of_claims)):
+    for table, labels in (("members", schema.of_members), *schema.of_events.items()):
         for number, values in enumerate(labels):
-            name, height = f"{table[0]}_{number}", len(next(iter(values.values())))
-            declared[table][name] = {"kind": "text", "from": f"{name}_given", "meaning": "letters"}
-            listed[table].append({"column": name, "release_as": name.upper(), "hierarchy": name})
+            name, height = f"{table}_{number}", len(next(iter(values.values())))
+            # Columns of several tables may have one name in the delivery.
+            declared[table][name] = {"kind": "text", "from": f"given_{number}", "meaning": "letters"}
+            listed["members" if table == "members" else "claims"].append(
+                {"column": name, "release_as": name.upper(), "hierarchy": name}
+            )
             hierarchies[name] = (
                 {"kind": "codes", "level_names": ["value", *map(str, range(height))], "values": values}
                 if height
@@ -80,27 +103,31 @@ def policy_of(schema: Schema, folder: Path) -> Policy:
         listed["members"].append({"column": "sex", "release_as": "Sex", "hierarchy": "sex"})
         hierarchies["sex"] = {"kind": "codes", "level_names": ["sex", "any"], "values": {"F": ["any"], "M": ["any"]}}
         dimensions.append({"name": "sex", "columns": ["sex"]})
-    mapped = {"members": ("member_id", "sex", "age"), "claims": ("member_id", "year")}
+    mapped = {"members": ("member_id", "sex", "age")} | dict.fromkeys(schema.of_events, ("member_id", "year"))
     tables = {table: {"file": f"{table}.csv", "columns": {name: name for name in names}} for table, names in mapped.items()}
-    source = {"kind": "tables", **tables}
+    letters = {"without_codes": "Letters stand for nothing."}
+    others = {table: tables.pop(table) | letters for table in schema.of_events if table != "claims"}
+    source = {"kind": "tables", **tables} | ({"events": others} if others else {})
     return write_policy(
         folder,
         changed(
             SMALL, source=source, columns=declared, quasi_identifiers=listed, hierarchies=hierarchies, dimensions=dimensions,
-            adversary={"power": 2}, risk__threshold=0.33,
+            adversary={"power": power}, risk__threshold=0.33,
         ),
     )  # fmt: skip
 
 
 def tables_of(schema: Schema, policy: Policy, folder: Path) -> PopulationTables:
     """The tables that the product makes of the delivery; everybody is released, and nothing is cut."""
-    members = [",".join(["member_id", "sex", "age", *(f"m_{n}_given" for n in range(len(schema.of_members)))])]
-    claims = [",".join(["member_id", "year", *(f"c_{n}_given" for n in range(len(schema.of_claims)))])]
-    for number, (own, rows) in enumerate(schema.people):
-        members.append(",".join([f"p{number}", "F", "50", *own]))
-        claims += [",".join([f"p{number}", "1", *row]) for row in rows]
-    (folder / "members.csv").write_text("\n".join(members) + "\n")
-    (folder / "claims.csv").write_text("\n".join(claims) + "\n")
+    lines = {"members": [",".join(["member_id", "sex", "age", *(f"given_{n}" for n in range(len(schema.of_members)))])]}
+    for table, columns in schema.of_events.items():
+        lines[table] = [",".join(["member_id", "year", *(f"given_{n}" for n in range(len(columns)))])]
+    for number, (own, events) in enumerate(schema.people):
+        lines["members"].append(",".join([f"p{number}", "F", "50", *own]))
+        for table, rows in events.items():
+            lines[table] += [",".join([f"p{number}", "1", *row]) for row in rows]
+    for table, written in lines.items():
+        (folder / f"{table}.csv").write_text("\n".join(written) + "\n")
     file = folder / "store.duckdb"
     read_delivery(file, Delivery("d", "tables", (folder,)), Reading(policy.source, 0.0, declared=policy.columns.declared), None)
     taken, delivered = Table(file, "intake", "members"), Table(file, "intake", "claims")
@@ -112,15 +139,17 @@ def tables_of(schema: Schema, policy: Policy, folder: Path) -> PopulationTables:
 
     book = made("book", code_book_of(delivered.query(distinct_codes(delivered)), None, False))
     none = "SELECT NULL::VARCHAR AS claim_id, NULL::VARCHAR AS charlson WHERE false"
-    grouped = made("grouped", grouped_claims_query(delivered, book, none, None, sorted(policy.columns.claims)))
+    grouped = made("grouped", grouped_claims_query(delivered, book, none, None, policy.event_columns))
     everybody, nobody = (
         f"SELECT member_id FROM {taken.sql}",
         "SELECT NULL::VARCHAR AS member_id, 1 AS claims_truncated WHERE false",
     )
-    profiles = made("profiles", member_profiles_query(taken, everybody, grouped, nobody, None, sorted(policy.columns.members)))
+    own = sorted(policy.columns.members)
+    profiles = made("profiles", member_profiles_query(taken, everybody, grouped, nobody, None, own, policy.event_tables[1:]))
     sample = made("sample", everybody)
     diversity = made("diversity", value_diversity_query(grouped, sample, tuple(policy.claim_names)))
-    rows = diversity.query(values_of_members(diversity, profiles))
+    others = {name: policy.numbers_of_events(name) for name in policy.claim_names}
+    rows = diversity.query(values_of_members(diversity, profiles, others))
     power = made("power", power_by_quasi_identifier(rows, policy.adversary.power, policy.adversary.rounding))
     domains = made("domains", value_domains_of(policy, taken, profiles, grouped))
     return PopulationTables(profiles, grouped, grouped, domains, power)
@@ -130,19 +159,20 @@ def label(values: dict[str, list[str]], value: str, level: int) -> str:
     return value if level == 0 or not value else values[value][level - 1]
 
 
-def flagged(schema: Schema, target: int, known: list[list[str]], levels: dict[str, int], needed: int) -> bool:
+def flagged(schema: Schema, target: int, known: dict[str, list[str]], levels: dict[str, int], needed: int) -> bool:
     """Whether fewer than `needed` people have the target's labels and, of each column of claims, the known ones as often."""
 
     def labels_of(person: int) -> list[str]:
-        return [label(schema.of_members[n], value, levels.get(f"m_{n}", 0)) for n, value in enumerate(schema.people[person][0])]
+        own = enumerate(schema.people[person][0])
+        return [label(schema.of_members[n], value, levels.get(f"members_{n}", 0)) for n, value in own]
 
     def has(person: int) -> bool:
         if labels_of(person) != labels_of(target):
             return False
-        for n, values in enumerate(schema.of_claims):
-            level = levels.get(f"c_{n}", 0)
-            asked = Counter(label(values, value, level) for value in known[n])
-            held = Counter(label(values, row[n], level) for row in schema.people[person][1] if row[n])
+        for name, (table, n) in schema.of_claims.items():
+            level, values = levels.get(name, 0), schema.of_events[table][n]
+            asked = Counter(label(values, value, level) for value in known[name])
+            held = Counter(label(values, row[n], level) for row in schema.people[person][1][table] if row[n])
             if any(held[one] < times for one, times in asked.items()):
                 return False
         return True
@@ -168,10 +198,10 @@ def test_the_flags_of_every_node_are_those_of_brute_force(tmp_path_factory, sche
         # Members are numbered by the order of their identifiers, p0 to p8.
         targets = computation.data.targets[drawn.targets].tolist()
         facts = [
-            [
-                [texts[name][code] for code in codes[:, draw].tolist() if code >= 0]
+            {
+                name: [texts[name][code] for code in codes[:, draw].tolist() if code >= 0]
                 for name, codes in zip(policy.claim_names, drawn.codes, strict=True)
-            ]
+            }
             for draw in range(min(DRAWS, len(drawn)))
         ]
         for node in all_nodes([levels - 1 for levels in policy.dimension_levels]):
@@ -182,3 +212,47 @@ def test_the_flags_of_every_node_are_those_of_brute_force(tmp_path_factory, sche
             ]
             measured = computation.measure(node, KEY, len(facts), keep_flags=True).flags
             assert np.array_equal(measured, expected), (node, schema)
+
+
+def power_of_one(events: list[int], values: list[list[str]], most: int) -> list[float]:
+    """The adversary's power over each person before it is rounded, from their events and values of one column."""
+    mean = sum(events) / len(events)
+    spread = (sum((one - mean) ** 2 for one in events) / (len(events) - 1)) ** 0.5
+    ratios: list[float] = []
+    for number, own in zip(events, values, strict=True):
+        pairs = len(own) * (len(own) - 1)
+        differing = pairs - sum(times * (times - 1) for times in Counter(own).values())
+        ratios.append(min(number, mean + 2 * spread) * pairs / differing if differing else 0.0)
+    return [(most - 1) * ratio / max(ratios) + 1 if ratio else most for ratio in ratios]
+
+
+@given(schemas())
+@settings(max_examples=examples.of(12), deadline=None)
+def test_power_is_that_of_the_events_of_the_columns_own_table(tmp_path_factory, schema):
+    folder = tmp_path_factory.mktemp("schema")
+    policy = policy_of(schema, folder)
+    tables = tables_of(schema, policy, folder)
+    for name, (table, n) in schema.of_claims.items():
+        found = tables.power.query(
+            f"SELECT power FROM {tables.power.sql} WHERE quasi_identifier = ? ORDER BY member_id", [name]
+        )["power"]
+        rows = [events[table] for _, events in schema.people]
+        values = [[row[n] for row in own if row[n]] for own in rows]
+        exact = power_of_one([len(own) for own in rows], values, policy.adversary.power)
+        assert np.abs(found.to_numpy() - exact).max() <= 0.5 + 1e-9, (name, schema)
+
+
+@pytest.mark.parametrize(("tables", "share"), [(("claims",), 0.125), (("claims", "fills"), 0.1875)])
+def test_the_worked_example_of_a_second_table(tmp_path, tables, share):
+    """Conditions and drugs of four people alike, of each of whom one value per column is known."""
+    of_people = [("AAB", "x"), ("AB", "xy"), ("AC", "y"), ("B", "")]
+    people = [(["a"], dict(zip(tables, ([[value] for value in events] for events in own), strict=False))) for own in of_people]
+    values = {"claims": {"A": [], "B": [], "C": []}, "fills": {"x": [], "y": []}}
+    schema = Schema([{"a": []}], {table: [values[table]] for table in tables}, people)
+    policy = policy_of(schema, tmp_path, power=1)
+    # A class of two would be safe, which no policy may say.
+    policy = policy.model_copy(update={"risk": policy.risk.model_copy(update={"threshold": 0.5})})
+    node = (0,) * len(policy.dimensions)
+    draws = 200_000
+    found = node_computation(policy, tables_of(schema, policy, tmp_path)).measure(node, KEY, draws).share
+    assert abs(found - share) < 5 * (share / draws) ** 0.5

@@ -232,7 +232,7 @@ def test_spans_and_lines_of_tuva_are_joined_without_an_edit(here, tmp_path):
 
 def test_further_tables_are_named_with_their_rows_and_refused(here, tmp_path):
     printed, text = proposed(public_data("synthea"))
-    assert "Layout: Synthea." in printed and "medications.csv: medications, which this version does not read, 93" in printed
+    assert "Layout: Synthea." in printed and "medications.csv: medications, for you to describe or to leave out, 93" in printed
     assert "{file: conditions.csv, holds: conditions}  # 271 rows" in text
     with pytest.raises(DeliveryError, match=r"further tables .*procedures\.csv \(procedures\)"):
         taken_in(public_data("synthea"), tmp_path)

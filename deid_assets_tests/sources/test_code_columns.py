@@ -21,7 +21,7 @@ BLANK = SOURCE.model_copy(update={"unknown_codes": "blank"})
 
 def grouped(tmp_path, by: str, codes: list[str]) -> dict[str, str | None]:
     """The group of each code, where rows with unknown ones are kept."""
-    found = taken_blank(tmp_path, code_group("CODE", by), codes).frame("claims").set_index("claim_id")["c_code"]
+    found = taken_blank(tmp_path, code_group("claims", "CODE", by), codes).frame("claims").set_index("claim_id")["c_code"]
     groups = [found[f"c{number}"] for number in range(1, len(codes) + 1)]
     return {code: group if isinstance(group, str) else None for code, group in zip(codes, groups, strict=True)}
 
@@ -29,7 +29,7 @@ def grouped(tmp_path, by: str, codes: list[str]) -> dict[str, str | None]:
 def taken_blank(tmp_path, made, codes):
     """Take in a claim for each code; unknown ones become blank."""
     taken(tmp_path, [{}], [{"CODE": code} for code in codes], c_code=made)
-    return take_in(tmp_path / "in", BLANK, store=tmp_path / "blank.duckdb", declared=Declared({}, {"c_code": made}))
+    return take_in(tmp_path / "in", BLANK, store=tmp_path / "blank.duckdb", declared=Declared({}, {"claims": {"c_code": made}}))
 
 
 class TestGroups:
@@ -86,7 +86,7 @@ class TestGroups:
                 update={"file": "claims.parquet", "columns": {one: one for one in ("claim_id", "member_id", "service_date")}}
             ),
         }
-        declared = Declared({}, {"bill": code_group("REV", "revenue_group")})
+        declared = Declared({}, {"claims": {"bill": code_group("claims", "REV", "revenue_group")}})
         found = take_in(tmp_path / "in", SOURCE.model_copy(update=tables), declared=declared)
         assert values(found, "claims", "bill") == ["emergency", "behavioral health"]
         assert values(found, "claims", "declared_codes") == ["procedure:0450", "procedure:0906"]
@@ -102,14 +102,18 @@ class TestGroups:
 class TestUnknownCodes:
     """What becomes of a code without a group is what becomes of other unknown codes."""
 
-    @pytest.mark.parametrize("made", [code_group("CODE", "revenue_group"), drug_group("CODE", DRUGS)], ids=["revenue", "ndc"])
+    @pytest.mark.parametrize(
+        "made", [code_group("claims", "CODE", "revenue_group"), drug_group("claims", "CODE", DRUGS)], ids=["revenue", "ndc"]
+    )
     def test_they_quarantine_their_rows_or_are_blank_and_counted(self, tmp_path, made):
         known = "0450" if made.coded.kind == "procedure" else "00093104801"
         unknown = "0070" if made.coded.kind == "procedure" else "00000000000"
         found = taken(tmp_path, [{}], [{"CODE": code} for code in (known, unknown, "")], c_code=made)
         assert rules(found) == [("CODE", "unknown code", 1)]
         assert len(values(found, "claims", "c_code")) == 2
-        blank = take_in(tmp_path / "in", BLANK, store=tmp_path / "b.duckdb", declared=Declared({}, {"c_code": made}))
+        blank = take_in(
+            tmp_path / "in", BLANK, store=tmp_path / "b.duckdb", declared=Declared({}, {"claims": {"c_code": made}})
+        )
         assert values(blank, "claims", "c_code")[1:] == [None, None] and blank.report.quarantined == ()
         assert values(blank, "claims", "unreadable_declared") == [0, 1, 0]
         assert blank.report.blanked_codes == {"c_code": 1}
@@ -124,7 +128,7 @@ class TestUnknownCodes:
 class TestDrugs:
     def test_are_grouped_by_eleven_digits_and_lists_read_their_ingredients(self, tmp_path):
         written = ["61958-0702-1", "61958-701-01", "0093-1048-01", "1234-5678-90", "61958070101", ""]
-        found = taken_blank(tmp_path, drug_group("CODE", DRUGS), written)
+        found = taken_blank(tmp_path, drug_group("claims", "CODE", DRUGS), written)
         assert values(found, "claims", "c_code") == [None, "antivirals", "diabetes", "antivirals", "antivirals", None]
         assert values(found, "claims", "declared_codes") == [
             None, "drug:emtricitabine / tenofovir", "drug:metformin", "drug:acyclovir", "drug:emtricitabine / tenofovir", None,
@@ -133,36 +137,36 @@ class TestDrugs:
 
     @pytest.mark.parametrize("source", [SOURCE, BLANK], ids=["quarantine", "blank"])
     def test_ten_digits_without_hyphens_are_ambiguous_whatever_becomes_of_unknown_codes(self, tmp_path, source):
-        made = {"c_code": drug_group("CODE", DRUGS)}
+        made = {"c_code": drug_group("claims", "CODE", DRUGS)}
         taken(tmp_path, [{}], [{"CODE": code} for code in ("0093104801", "1234567890", "00093104801")], **made)
-        found = take_in(tmp_path / "in", source, store=tmp_path / "b.duckdb", declared=Declared({}, made))
+        found = take_in(tmp_path / "in", source, store=tmp_path / "b.duckdb", declared=Declared({}, {"claims": made}))
         assert rules(found) == [("CODE", AMBIGUOUS, 2)]
         with pytest.raises(DeliveryError) as refused:
-            take_in(tmp_path / "in", source, at_most=0.1, store=tmp_path / "c.duckdb", declared=Declared({}, made))
+            take_in(tmp_path / "in", source, at_most=0.1, store=tmp_path / "c.duckdb", declared=Declared({}, {"claims": made}))
         assert (
             AMBIGUOUS in str(refused.value) and "2 of 3 rows" in str(refused.value) and "0093104801" not in str(refused.value)
         )
 
     def test_two_columns_of_codes_are_read_and_counted_together(self, tmp_path):
-        made = {"c_drug": drug_group("NDC", DRUGS), "c_bill": code_group("REV", "revenue_group")}
+        made = {"c_drug": drug_group("claims", "NDC", DRUGS), "c_bill": code_group("claims", "REV", "revenue_group")}
         taken(tmp_path, [{}], [{"NDC": "00093104801", "REV": "0450"}, {"NDC": "9", "REV": "9"}, {}], **made)
-        found = take_in(tmp_path / "in", BLANK, store=tmp_path / "b.duckdb", declared=Declared({}, made))
+        found = take_in(tmp_path / "in", BLANK, store=tmp_path / "b.duckdb", declared=Declared({}, {"claims": made}))
         assert values(found, "claims", "declared_codes") == ["drug:metformin;procedure:0450", None, None]
         assert values(found, "claims", "unreadable_declared") == [0, 2, 0]
 
     def test_a_table_without_ingredients_tells_lists_nothing(self, tmp_path):
-        found = taken_blank(tmp_path, drug_group("CODE", [("00093104801", "diabetes", None)]), ["00093104801"])
+        found = taken_blank(tmp_path, drug_group("claims", "CODE", [("00093104801", "diabetes", None)]), ["00093104801"])
         assert values(found, "claims", "declared_codes") == [None] and values(found, "claims", "c_code") == ["diabetes"]
 
     def test_a_quote_in_a_group_is_text(self, tmp_path):
-        found = taken_blank(tmp_path, drug_group("CODE", [("00093104801", "o'1", "it's")]), ["00093104801"])
+        found = taken_blank(tmp_path, drug_group("claims", "CODE", [("00093104801", "o'1", "it's")]), ["00093104801"])
         assert values(found, "claims", "c_code") == ["o'1"] and values(found, "claims", "declared_codes") == ["drug:it's"]
 
 
 @given(st.from_regex(r"[0-9]{3,6}(-[0-9]{2,5}){0,2}(-[0-9]{0,3})?", fullmatch=True))
 def test_the_forms_of_the_delivery_are_those_of_the_table(code):
     """An NDC of a claim is read by SQL, and one of the table by Python."""
-    made = drug_group("NDC", [("00000000000", "g", None)])
+    made = drug_group("claims", "NDC", [("00000000000", "g", None)])
     sql = made.coded.unknown.split("book.ndc = ")[1].removesuffix(") IS NULL)")
     with duckdb.connect() as connection:
         row = connection.execute(f'SELECT {sql} FROM (SELECT ? AS "{made.cells[0].name}") AS t', [code]).fetchone()

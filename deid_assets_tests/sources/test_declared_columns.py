@@ -26,7 +26,7 @@ def taken(folder: Path, members=(), claims=(), **declared: Derivation):
         (folder / "in" / f"{name}.csv").write_text(csv_text((*fields, *further), rows))
     of_claims = {name: one for name, one in declared.items() if name.startswith("c_")}
     of_members = {name: one for name, one in declared.items() if name not in of_claims}
-    return take_in(folder / "in", declared=Declared(of_members, of_claims))
+    return take_in(folder / "in", declared=Declared(of_members, {"claims": of_claims}))
 
 
 def values(found, table: str, column: str) -> list:
@@ -86,9 +86,9 @@ class TestGroups:
             claims=ClaimsMap(file="claims.parquet", columns={one: one for one in ("member_id", "claim_id", "year")}),
         )
         declared = (
-            Declared({}, {"bill": delivered_text("claims", "REV", self.GROUPS, "other")})
+            Declared({}, {"claims": {"bill": delivered_text("claims", "REV", self.GROUPS, "other")}})
             if kind == "group"
-            else Declared({"emergency": made("members", "any_of_claims", "REV", with_values=("0450",))}, {})
+            else Declared({"emergency": made("members", "any_of_claims", "REV", with_values=("0450",))}, {"claims": {}})
         )
         if fine:
             assert take_in(tmp_path / "in", source, declared=declared).report.quarantined == ()
@@ -232,7 +232,7 @@ class TestGenerator:
                 "zip3": made("members", "zip3", "zip"),
                 "spent": made("members", "sum_of_claims", "paid", to=1_000, at_most=100_000),
             },
-            {"paid": made("claims", "bins", "paid", starts=(0, 100, 1_000))},
+            {"claims": {"paid": made("claims", "bins", "paid", starts=(0, 100, 1_000))}},
         )
         found = take_in(tmp_path / "in", SyntheticSource(), 0.0, None, declared=declared)
         people, claims = found.frame("members"), found.frame("claims")

@@ -310,7 +310,7 @@ def test_a_policy_may_declare_columns_of_the_beneficiaries(tmp_path):
         inpatient=[stay("1", "A", "20080601", "20080603", "2"), stay("2", "A", "20080701", "20080703", "2")],
     )
     state = delivered_text("members", "SP_STATE_CODE", {"05": "California", "36": "New York"})
-    declared = Declared({"state": state, "number": made("members", "count_of_claims")}, {})
+    declared = Declared({"state": state, "number": made("members", "count_of_claims")}, {"claims": {}})
     taken = take_in(folder, DesynpufSource(), 1.0, some_codes, declared=declared)
     assert taken.frame("members", "member_id")[["member_id", "state", "number"]].values.tolist() == [
         ["A", "California", 2], ["C", "New York", 0]

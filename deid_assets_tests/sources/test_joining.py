@@ -95,7 +95,7 @@ class TestLines:
         assert found["further_diagnoses"].tolist() == ["0040"] * 2, "the first admitting diagnosis stays one"
 
     def test_dates_amounts_and_places(self, tmp_path):
-        paid = Declared({}, {"paid": made("claims", "bins", "PAID", starts=(0, 100, 300)), "units": UNITS})
+        paid = Declared({}, {"claims": {"paid": made("claims", "bins", "PAID", starts=(0, 100, 300)), "units": UNITS}})
         lines = [
             claim("X", service_date="2008-03-05", paid_date="2008-04-01", place="11", PAID="99.9", UNITS="1", provider_id=""),
             claim("X", service_date="2008-03-03", paid_date="2008-04-08", place="21", PAID="99.9", UNITS="3", provider_id="p2"),
@@ -142,7 +142,7 @@ class TestLines:
 
     @pytest.mark.parametrize("paid", ["1e300", "1e33"])
     def test_huge_amounts_have_a_sum(self, tmp_path, paid):
-        bins = Declared({}, {"paid": made("claims", "bins", "PAID", starts=(0, 100))})
+        bins = Declared({}, {"claims": {"paid": made("claims", "bins", "PAID", starts=(0, 100))}})
         found = lines_in(tmp_path, [claim("X", PAID=paid), claim("X", PAID="1"), claim("X")], bins).frame("claims")
         assert found["paid"].tolist() == [100]
 
@@ -175,13 +175,13 @@ class TestLines:
 
     def test_a_declared_text_is_of_its_own_event(self, tmp_path):
         """Whatever a list looks for in it must be seen on every line."""
-        revenue = Declared({}, {"revenue": delivered_text("claims", "REVENUE", {})})
+        revenue = Declared({}, {"claims": {"revenue": delivered_text("claims", "REVENUE", {})}})
         lines = [claim("X", REVENUE="0450"), claim("X", REVENUE="0120"), claim("X", REVENUE="0450")]
         found = lines_in(tmp_path, lines, revenue).frame("claims", "claim_id")
         assert found["revenue"].tolist() == ["0450", "0120"]
 
     def test_a_sum_of_claims_is_that_of_all_lines(self, tmp_path):
-        total = Declared({"total": made("members", "sum_of_claims", "PAID", to=10, at_most=10_000)}, {})
+        total = Declared({"total": made("members", "sum_of_claims", "PAID", to=10, at_most=10_000)}, {"claims": {}})
         lines = [claim("X", cpt=cpt, PAID=paid) for cpt, paid in [("99213", "10.5"), ("80050", "20"), ("99213", "9.5")]]
         found = lines_in(tmp_path, lines, total).frame("members", "member_id")
         assert found["total"].tolist() == [40, 0]
@@ -236,7 +236,7 @@ class TestLines:
         assert found["service_date"].nunique() == 1 and len(found) == 2 and not taken.report.quarantined
 
     def test_no_line_hides_a_number_below_0(self, tmp_path):
-        units = Declared({}, {"units": UNITS})
+        units = Declared({}, {"claims": {"units": UNITS}})
         taken = lines_in(tmp_path, [claim("X", UNITS="-5"), claim("X", UNITS="3"), claim("Y", UNITS="3")], units)
         assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
 
@@ -323,7 +323,7 @@ def test_joined_claims_are_those_of_a_plain_reading(tmp_path, seed):
         "paid": made("claims", "bins", "PAID", starts=(0, 50, 100)), "units": UNITS,
         "revenue": delivered_text("claims", "REVENUE", {}),
     }  # fmt: skip
-    declared = Declared({"number": made("members", "count_of_claims")}, columns)
+    declared = Declared({"number": made("members", "count_of_claims")}, {"claims": columns})
     taken = lines_in(tmp_path, lines, declared, members=8, conflicts_at_most=1)
     expected = events_of(lines)
     told = ["member_id", "service_date", "cpt", "revenue", "place", "specialty", "provider_id", "pay_delay", "units", "paid"]
@@ -341,7 +341,7 @@ def months(year: int) -> Derivation:
     return made("members", "months_enrolled", year=year)
 
 
-FIVE_YEARS = Declared({f"months_{year}": months(year) for year in range(1, 6)}, {})
+FIVE_YEARS = Declared({f"months_{year}": months(year) for year in range(1, 6)}, {"claims": {}})
 
 
 class TestSpans:

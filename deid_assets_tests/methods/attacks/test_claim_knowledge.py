@@ -48,6 +48,17 @@ def test_values_are_those_of_their_claims_and_no_more_than_there_are():
     assert (found.codes == RECORDS.codes[0][found.claims]).all()
 
 
+def test_a_row_of_one_table_is_known_jointly_however_many_rows_others_have():
+    """The first two rows are of the table of the first column, the others of that of the second."""
+    rows = [((0, None), 0, 1), ((1, None), 0, 2), *[((None, 0), 0, day) for day in range(20)]]
+    records = ClaimRecords.of([rows, [((None, 0), 0, 1)]], histories=2)
+    generator, targets = np.random.default_rng(1), np.repeat([0, 1], 5_000)
+    first, second = (claim_knowledge.sample_claims(generator, records, targets, [column]) for column in (0, 1))
+    assert set(first[:5_000]) == {0, 1} and set(first[5_000:]) == {-1}
+    assert set(second[:5_000]) == set(range(2, 22)) and set(second[5_000:]) == {22}
+    assert abs((first[:5_000] == 0).mean() - 0.5) < 0.05
+
+
 def test_nothing_is_known_of_who_has_no_claim():
     nobody = np.ones(10, dtype=np.int64)
     generator = np.random.default_rng(1)

@@ -136,3 +136,18 @@ def test_many_claims_are_counted_across_parts_and_groups_of_rows():
     assert found["service_day"].to_numpy().tolist() == np.tile(np.repeat(np.arange(750), 2), 4).tolist()
     assert found["tag"].to_pylist() == [tag for tag in sorted(TAGS.values()) for _ in range(1500)]
     assert found["value"].to_pylist() == ["Home", "Office"] * 3000
+
+
+def test_rows_of_another_table_of_events_tell_nothing_of_a_column():
+    """Not even a blank: how many blanks there are is how many events of the column's own table have none."""
+    with small_store() as store:
+        made, tags = tables(store, {"a": (9, True, False)}, [])
+        layout = "SELECT n::VARCHAR AS claim_id, 'a' AS member_id, 2 AS year"
+        own = "if(n < 3, 'claims', 'fills') AS event_table, if(n = 0, 'Home', NULL) AS place, if(n = 3, 2, NULL) AS stay"
+        claims = store.write("events", f"{layout}, {own} FROM range(10) AS t(n)")
+        dates = store.write("dates", "SELECT n::VARCHAR AS claim_id, DATE '1970-01-01' AS service_date FROM range(10) AS t(n)")
+        of = MemberTables(made.profiles, made.suppressed, claims, claims, dates, made.domains)
+        levels, events = {"place": 1, "stay": 1}, {"place": "claims", "stay": "fills"}
+        found = kept_rows(of, tags, {}, levels, events=events).read_all().select(["quasi_identifier", "value", "known"])
+    rows = sorted((one["quasi_identifier"], one["value"] or "", one["known"]) for one in found.to_pylist())
+    assert rows == [("place", "", 2), ("place", "Home", 1), ("stay", "", 6), ("stay", "2", 1)]
