@@ -389,7 +389,7 @@ def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
 
     tables = tables_of(read)
     try:
-        with _progress("groups of small counts that depend on each other") as told:
+        with _progress("small counts") as told:
             found = mask(tables, how.secret.derive("masks of count tables"), how.small, watch=Watch(told=told))
     except UnprotectedError as error:
         return _refused(str(error))

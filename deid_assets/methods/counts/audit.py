@@ -1,6 +1,7 @@
 """The adversary of masked tables: which hidden counts the sums give away (methods#inferred-counts)."""
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.inference import Ranges, components, ranges
+from deid_assets.methods.counts.inference import Hints, Ranges, components, ranges
 from deid_assets.methods.counts.programs import ContradictionError, NotFoundError, Watch
 from deid_assets.methods.counts.tables import THRESHOLD, CellName, PublishedCounts, sum_matrix
 
@@ -109,7 +110,12 @@ class CountAudit:
         return not len(self.disclosed())
 
 
-def audit_tables(published: PublishedCounts, rule: SmallCounts | None = None, watch: Watch | None = None) -> CountAudit:
+def audit_tables(
+    published: PublishedCounts,
+    rule: SmallCounts | None = None,
+    watch: Watch | None = None,
+    solutions: Iterable[np.ndarray] = (),
+) -> CountAudit:
     """Compute what an adversary learns of every cell of masked tables.
 
     Several releases are audited together: `PublishedCounts.together`.
@@ -126,6 +132,8 @@ def audit_tables(published: PublishedCounts, rule: SmallCounts | None = None, wa
     watch
         How long the audit may take; a cell that is not proven hidden by then fails. By default only the size of each integer
         program is limited.
+    solutions
+        Counts in place of the marks that perhaps fit, float64 arrays, which spare programs. Each is checked.
 
     Raises
     ------
@@ -149,16 +157,16 @@ def audit_tables(published: PublishedCounts, rule: SmallCounts | None = None, wa
     matrix, rule = sum_matrix(published.cells, published.sums), rule or SmallCounts()
     low, high = published.low, published.high
     persons, is_any = published.contribution, np.isinf(published.high)
-    width = rule.width(persons).astype(float)
+    width, hints = rule.width(persons).astype(float), Hints(watch or Watch(), solutions)
     found, is_second = _second_reading(
-        matrix, published, np.where(is_any, np.maximum(low, rule.largest(persons) + 1.0), low), width, watch
+        matrix, published, np.where(is_any, np.maximum(low, rule.largest(persons) + 1.0), low), width, hints
     )
     # A range that is wide in this reading is at least as wide in the other.
     doubtful = is_any & is_second & ~(found.high - found.low >= width)
     names = findings_of(found, published.hidden, persons, rule)
     if doubtful.any():
         try:
-            other = ranges(matrix, low, high, np.where(doubtful, width, -np.inf), watch=watch)
+            other = ranges(matrix, low, high, np.where(doubtful, width, -np.inf), hints=hints)
         except NotFoundError:
             names = np.where(doubtful, CellKnowledge.UNPROVEN.name, names)
         else:
@@ -169,21 +177,21 @@ def audit_tables(published: PublishedCounts, rule: SmallCounts | None = None, wa
 
 
 def _second_reading(
-    matrix: sparse.csr_array, published: PublishedCounts, least: np.ndarray, width: np.ndarray, watch: Watch | None
+    matrix: sparse.csr_array, published: PublishedCounts, least: np.ndarray, width: np.ndarray, hints: Hints
 ) -> tuple[Ranges, np.ndarray]:
     """Ranges where hidden counts are at least `least`, but for connected cells whose sums that contradicts; and where so."""
     low, high = published.low, published.high
     try:
-        return ranges(matrix, least, high, needed=width, watch=watch), np.ones(len(low), bool)
+        return ranges(matrix, least, high, needed=width, hints=hints), np.ones(len(low), bool)
     except ContradictionError:
         is_second = np.zeros(len(low), bool)
     for unknowns, _, _ in components(matrix, low < high):
         inside = np.zeros(len(low), bool)
         inside[unknowns] = True
         with contextlib.suppress(ContradictionError):
-            ranges(matrix, np.where(inside, least, low), high, np.where(inside, 0.0, -np.inf), watch=watch)
+            ranges(matrix, np.where(inside, least, low), high, np.where(inside, 0.0, -np.inf), hints=hints)
             is_second |= inside
-    return ranges(matrix, np.where(is_second, least, low), high, needed=width, watch=watch), is_second
+    return ranges(matrix, np.where(is_second, least, low), high, needed=width, hints=hints), is_second
 
 
 def findings_of(found: Ranges, hidden: np.ndarray, contribution: np.ndarray, rule: SmallCounts) -> np.ndarray:

@@ -4,8 +4,9 @@ Circuits are proposed without a look at any count but where it is small or zero,
 first along which the small count can take enough values is hidden.
 """
 
+import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -148,15 +149,21 @@ class Fillings:
     def at(self, cells: np.ndarray) -> np.ndarray:
         """The counts of some cells, fillings x these cells."""
         found = np.repeat(self.counts[cells][None], len(self), axis=0)
-        place = np.searchsorted(self.moving, cells)
-        place[place == len(self.moving)] = 0
-        moves = np.isin(cells, self.moving)
-        found[:, moves] = self.rows[:, place[moves]]
+        places = self._places[cells]
+        moves = places >= 0
+        found[:, moves] = self.rows[:, places[moves]]
+        return found
+
+    @functools.cached_property
+    def _places(self) -> np.ndarray:
+        """Of every cell, its column in `rows`; -1 where it does not move."""
+        found = np.full(len(self.counts), -1)
+        found[self.moving] = np.arange(len(self.moving))
         return found
 
 
-def line_values(component: Component, fillings: Fillings, circuit: np.ndarray) -> np.ndarray:
-    """Return how many whole multiples of a circuit can be added to counts so that every cell stays possible.
+def line_ends(component: Component, fillings: Fillings, circuit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return how often a circuit can be subtracted from counts, and added to them, so that every cell stays possible.
 
     Parameters
     ----------
@@ -165,15 +172,21 @@ def line_values(component: Component, fillings: Fillings, circuit: np.ndarray) -
 
     Returns
     -------
-    numpy.ndarray
-        float64 array per filling, at least 1.
+    tuple
+        Two float64 arrays per filling, of whole numbers that are at least 0.
     """
     cells = np.flatnonzero(circuit)
     step, now = circuit[cells], fillings.at(cells)
     rise, fall = component.high[cells] - now, now - component.low[cells]
     up = np.floor(np.where(step > 0, rise, fall) / np.abs(step)).min(axis=1)
     down = np.floor(np.where(step > 0, fall, rise) / np.abs(step)).min(axis=1)
-    return up + down + 1
+    return down, up
+
+
+def line_values(component: Component, fillings: Fillings, circuit: np.ndarray) -> np.ndarray:
+    """How many values a cell takes along a circuit, for each filling, while every cell stays possible."""
+    down, up = line_ends(component, fillings, circuit)
+    return down + up + 1
 
 
 def proposals(component: Component, choice: Choice, stage: Stage, key: bytes, draws: int) -> Iterator[np.ndarray]:
@@ -206,17 +219,27 @@ class Care:
     by_totals: np.ndarray
 
 
-def choose(component: Component, care: Care, key: bytes) -> tuple[np.ndarray, list[Choice]]:
+def choose(
+    component: Component, care: Care, key: bytes, told: Callable[[float], None] = lambda share: None
+) -> tuple[np.ndarray, list[Choice]]:
     """Choose the cells of a component that are hidden.
+
+    Parameters
+    ----------
+    told
+        Called with the share of the work that is done.
 
     Returns
     -------
     tuple
         Whether each cell is hidden, the small ones included, and how that came about.
     """
-    is_hidden, choices = component.is_small.copy(), []
+    is_hidden = component.is_small.copy()
+    choices: list[Choice] = []
     order = np.argsort(uniform(key, "order", len(is_hidden)))
-    for cell in order[component.is_small[order]]:
+    small = order[component.is_small[order]]
+    for cell in small:
+        told(len(choices) / len(small))
         stages = (len(STAGES) - 1,) if care.by_totals[cell] else _stages(care, key, cell)
         chosen = _chosen(component, Choice(int(cell), is_hidden.copy(), care.skips), stages, key)
         is_hidden |= component.can_hide if chosen.circuit is None else chosen.circuit != 0

@@ -38,12 +38,11 @@ class Circuits:
 
     def __init__(self, matrix: sparse.csr_array) -> None:
         self._matrix = matrix
-        # A cell of a single sum leads from it to a node outside all sums, where nothing has to add up.
         self._outside = matrix.shape[0]
 
     @functools.cached_property
-    def _ends(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """The two nodes of each cell, and its signs there; None if a cell is in more than two sums."""
+    def _graph(self) -> "_Graph | None":
+        """The cells as edges; None if a cell is in more than two sums."""
         by_cell = self._matrix.tocsc()
         often = np.diff(by_cell.indptr)
         if often.max(initial=0) > _SUMS_OF_AN_EDGE:
@@ -52,7 +51,7 @@ class Circuits:
         second = np.minimum(first + 1, len(by_cell.indices) - 1)
         is_pair = often == _SUMS_OF_AN_EDGE
         nodes = np.column_stack([by_cell.indices[first], np.where(is_pair, by_cell.indices[second], self._outside)])
-        return nodes, np.column_stack([by_cell.data[first], np.where(is_pair, by_cell.data[second], 0)])
+        return _Graph(nodes, np.column_stack([by_cell.data[first], np.where(is_pair, by_cell.data[second], 0)]), self._outside)
 
     def through(self, cell: int, costs: np.ndarray) -> np.ndarray | None:
         """Return the cheapest circuit through a cell, or None without one.
@@ -69,48 +68,10 @@ class Circuits:
         numpy.ndarray or None
             int64 array per cell: by how much each changes, together; 0 for most. Times the matrix it is 0.
         """
-        found = None if self._ends is None else self._path(self._ends, cell, costs)
+        found = None if self._graph is None else self._graph.through(cell, costs)
         if found is None or (self._matrix @ found).any():
             found = self._program(cell, costs)
         return found
-
-    def _path(self, ends: tuple[np.ndarray, np.ndarray], cell: int, costs: np.ndarray) -> np.ndarray | None:
-        usable = np.isfinite(costs)
-        usable[cell] = False
-        edges = np.flatnonzero(usable)
-        low, high = ends[0][edges].min(axis=1), ends[0][edges].max(axis=1)
-        # Of cells in the same two sums, the cheapest serves.
-        order = np.lexsort((costs[edges], high, low))
-        edges, low, high = edges[order], low[order], high[order]
-        is_first = np.ones(len(edges), bool)
-        is_first[1:] = (np.diff(low) != 0) | (np.diff(high) != 0)
-        edges, low, high = edges[is_first], low[is_first], high[is_first]
-        size = self._outside + 1
-        graph = sparse.csr_array((costs[edges], (low, high)), shape=(size, size))
-        begin, end = ends[0][cell]
-        before = np.asarray(dijkstra(graph, directed=False, indices=begin, return_predecessors=True)[1])
-        nodes = [int(end)]
-        while nodes[-1] != begin:
-            if before[nodes[-1]] < 0:
-                return None
-            nodes.append(int(before[nodes[-1]]))
-        of_pair = low * size + high
-        pairs = np.array([min(a, b) * size + max(a, b) for a, b in itertools.pairwise(nodes)], np.int64)
-        path = edges[np.searchsorted(of_pair, pairs)]
-        found = np.zeros(len(costs), np.int64)
-        found[cell] = 1
-        self._follow(found, ends, cell, zip(nodes, path, strict=False))
-        self._follow(found, ends, cell, zip(nodes[::-1], path[::-1], strict=False))
-        return found
-
-    def _follow(self, found: np.ndarray, ends: tuple[np.ndarray, np.ndarray], cell: int, path: "zip[tuple[int, int]]") -> None:
-        """Fill in how much the cells of a path change so that its nodes add up, from a cell until the path leaves the sums."""
-        for node, following in path:
-            if node == self._outside:
-                return
-            sign, next_sign = (ends[1][one][ends[0][one] == node][0] for one in (cell, following))
-            found[following] = -sign * found[cell] // next_sign
-            cell = int(following)
 
     def _program(self, cell: int, costs: np.ndarray) -> np.ndarray | None:
         usable = np.isfinite(costs)
@@ -139,3 +100,64 @@ class Circuits:
                 found[columns] = whole.astype(np.int64)
                 return None if (self._matrix @ found).any() else found
         return None
+
+
+class _Graph:
+    """Sums as nodes, cells as edges, so that the cheapest circuit through a cell is a shortest path.
+
+    Parameters
+    ----------
+    nodes, signs
+        Cells x 2: the sums of each cell, and its signs there. A cell of a single sum leads to a node outside all sums, where
+        nothing has to add up.
+    outside
+        That node, the last.
+    """
+
+    def __init__(self, nodes: np.ndarray, signs: np.ndarray, outside: int) -> None:
+        self._nodes, self._signs, self._outside = nodes, signs, outside
+        size = outside + 1
+        of_cell = nodes.min(axis=1) * size + nodes.max(axis=1)
+        self._order = np.argsort(of_cell, kind="stable")
+        self._pairs, self._starts = np.unique(of_cell[self._order], return_index=True)
+        # Every pair of nodes twice, for both directions. An entry holds the position of the pair and, later, its cost.
+        low, high = np.divmod(self._pairs, size)
+        ends = np.concatenate([low, high]), np.concatenate([high, low])
+        places = np.tile(np.arange(len(self._pairs), dtype=float), 2)
+        self._links = sparse.csr_array((places, ends), shape=(size, size))
+        self._places = self._links.data.astype(np.int64)
+
+    def through(self, cell: int, costs: np.ndarray) -> np.ndarray | None:
+        """See `Circuits.through`; where signs do not fit along the path, the changes do not add up."""
+        ordered = np.where(self._order == cell, np.inf, costs[self._order])
+        # Of cells in the same two sums, the cheapest serves. What costs infinitely much is never on a path.
+        self._links.data = np.minimum.reduceat(ordered, self._starts)[self._places]
+        begin, end = self._nodes[cell]
+        before = np.asarray(dijkstra(self._links, indices=begin, return_predecessors=True)[1])
+        nodes = [int(end)]
+        while nodes[-1] != begin:
+            if before[nodes[-1]] < 0:
+                return None
+            nodes.append(int(before[nodes[-1]]))
+        path = [self._cheapest(ordered, *two) for two in itertools.pairwise(nodes)]
+        found = np.zeros(len(costs), np.int64)
+        found[cell] = 1
+        self._follow(found, cell, zip(nodes, path, strict=False))
+        self._follow(found, cell, zip(nodes[::-1], path[::-1], strict=False))
+        return found
+
+    def _cheapest(self, ordered: np.ndarray, one: int, other: int) -> int:
+        """The cheapest cell between two nodes."""
+        place = int(np.searchsorted(self._pairs, min(one, other) * (self._outside + 1) + max(one, other)))
+        start = self._starts[place]
+        end = self._starts[place + 1] if place + 1 < len(self._starts) else len(ordered)
+        return int(self._order[start + ordered[start:end].argmin()])
+
+    def _follow(self, found: np.ndarray, cell: int, path: "zip[tuple[int, int]]") -> None:
+        """Fill in how much the cells of a path change so that its nodes add up, from a cell until the path leaves the sums."""
+        for node, following in path:
+            if node == self._outside:
+                return
+            sign, next_sign = (self._signs[one][self._nodes[one] == node][0] for one in (cell, following))
+            found[following] = -sign * found[cell] // next_sign
+            cell = int(following)

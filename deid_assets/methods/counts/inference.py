@@ -5,7 +5,8 @@ form a tree, because then every value left for one unknown can be completed to a
 integer programming, component by component (`programs`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -15,6 +16,22 @@ from deid_assets.methods.counts.programs import Component, ContradictionError, W
 
 _ROUNDS = 200
 _EXACT_AT_MOST = 600  # connected unknowns; of more, programs for both ends of all ranges take minutes
+
+
+@dataclass(frozen=True, eq=False)
+class Hints:
+    """What helps to find ranges.
+
+    Attributes
+    ----------
+    watch
+        When to stop, and whom to tell how far it is. By default only the size of each integer program is limited.
+    solutions
+        float64 arrays per unknown: perhaps solutions. Each is put into the sums, so that a wrong one changes nothing.
+    """
+
+    watch: Watch = field(default_factory=Watch)
+    solutions: Iterable[np.ndarray] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +64,7 @@ def ranges(
     high: np.ndarray,
     enough: np.ndarray | None = None,
     needed: np.ndarray | None = None,
-    watch: Watch | None = None,
+    hints: Hints | None = None,
 ) -> Ranges:
     """Return the exact range of every unknown x with `matrix` @ x = 0 and `low` <= x <= `high`.
 
@@ -63,8 +80,8 @@ def ranges(
     needed
         Per unknown, a difference of largest and smallest value that is looked for first, for all, before any range is made
         exact. Connected sums with very many unknowns are then left at that.
-    watch
-        When to stop, and whom to tell how far it is. By default only the size of each integer program is limited.
+    hints
+        What helps to find the ranges.
 
     Raises
     ------
@@ -79,7 +96,7 @@ def ranges(
     >>> found.low.tolist(), found.high.tolist()
     ([2.0, 2.0, 12.0], [10.0, 10.0, 12.0])
     """
-    watch = watch or Watch()
+    hints = hints or Hints()
     enough = np.full(len(low), np.inf) if enough is None else enough
     outer_low, outer_high, settled = _narrowed(matrix, low.astype(float), high.astype(float))
     low, high = outer_low.copy(), outer_high.copy()
@@ -89,7 +106,10 @@ def ranges(
         if not (is_tree and settled):
             part = matrix[sums]
             limits = outer_low[unknowns], outer_high[unknowns]
-            hard.append((unknowns, Component(part[:, unknowns], -(part @ rest), *limits, watch)))
+            hard.append((unknowns, Component(part[:, unknowns], -(part @ rest), *limits, hints.watch)))
+    for solution in hints.solutions if hard else ():
+        for unknowns, component in hard:
+            component.take_in(solution[unknowns])
     if needed is not None:
         for unknowns, component in hard:
             component.settle(needed[unknowns])

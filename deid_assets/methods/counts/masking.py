@@ -4,9 +4,10 @@ A small count is replaced by 'T'. Where sums would give it away, further cells a
 judge the result before it is returned: that of any published tables, and that of a reader who knows the program (`readers`).
 """
 
+import functools
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit_tables
-from deid_assets.methods.counts.choices import Care, Component, choose
+from deid_assets.methods.counts.choices import Care, Choice, Component, Fillings, choose, line_ends
 from deid_assets.methods.counts.circuits import Circuits
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.readers import ReaderAudit, read
@@ -119,11 +120,18 @@ def mask(
     own_key = hashlib.sha256(key + _content(ordered)).digest()
     is_hidden, readings, failed = whole.is_small.copy(), [], 0
     groups = _groups(whole, matrix)
+    ends = _Ends(tables.counts.astype(float), [])
+    before, number = 0, sum(int(component.is_small.sum()) for _, component in groups)
     for place, (inside, component) in enumerate(groups):
-        watch.tell(place, len(groups))
-        is_hidden[inside], reading, open_counts = _protected(component, own_key + place.to_bytes(4))
-        readings.append(replace(reading, cells=order[inside[reading.cells]]))
-        failed += open_counts
+        small = int(component.is_small.sum())
+        told = functools.partial(_tell_part, watch, before, small, number)
+        done = _protected(component, own_key + place.to_bytes(4), told)
+        before += small
+        is_hidden[inside] = done.is_hidden
+        readings.append(replace(done.reading, cells=order[inside[done.reading.cells]]))
+        ends.add(component, done.choices, order[inside])
+        failed += len(done.left)
+    watch.tell(number, number)
     if failed:
         raise UnprotectedError(
             f"{failed} small counts would stay too well known to a reader of this program, whatever is hidden; merge rows or "
@@ -135,7 +143,8 @@ def mask(
     shown = tuple(SMALL if small else HIDDEN if hides else int(count) for count, small, hides in marks)
     stated = tables.cells, tables.sums
     published = PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest())
-    found = audit_tables(replace(published, low=np.maximum(published.low, _reached(tables.cells, known))), rule)
+    least = np.maximum(published.low, _reached(tables.cells, known))
+    found = audit_tables(replace(published, low=least), rule, solutions=ends)
     if not found.passed:
         raise UnprotectedError(
             f"{len(found.disclosed())} small counts stay exposed although all else is hidden; merge rows or columns of these "
@@ -208,29 +217,68 @@ def _groups(whole: Component, matrix: sparse.csr_array) -> list[tuple[np.ndarray
     return found
 
 
-def _protected(component: Component, key: bytes) -> tuple[np.ndarray, ReaderAudit, int]:
-    """Which cells of a component are hidden, what its reader learns, and how many small counts they still know too well.
+@dataclass(frozen=True, eq=False)
+class _Attempt:
+    """Which cells of a component are hidden, how that came about, what its reader learns, and what they know too well."""
+
+    is_hidden: np.ndarray
+    choices: list[Choice]
+    reading: ReaderAudit
+    left: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """Counts that the marks allow: the true ones, changed along the chosen circuits as far as every cell stays possible."""
+
+    counts: np.ndarray
+    changes: list[tuple[np.ndarray, np.ndarray]]
+
+    def add(self, component: Component, choices: Sequence[Choice], cells: np.ndarray) -> None:
+        """Add the choices of a component, whose cells are these."""
+        own = Fillings.one(component.counts)
+        for circuit in (one.circuit for one in choices if one.circuit is not None):
+            down, up = line_ends(component, own, circuit)
+            at = np.flatnonzero(circuit)
+            self.changes.extend((cells[at], often * circuit[at]) for often in (-down[0], up[0]))
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for cells, change in self.changes:
+            moved = self.counts.copy()
+            moved[cells] += change
+            yield moved
+
+
+def _tell_part(watch: Watch, before: int, small: int, number: int, share: float) -> None:
+    """Tell how many of all small counts are settled, of which those of earlier components are."""
+    watch.tell(before + int(share * small), number)
+
+
+def _protected(component: Component, key: bytes, told: Callable[[float], None]) -> _Attempt:
+    """Hide cells of a component so that its reader knows no small count too well.
 
     If they would know some too well, more is hidden than needed; and where that does not suffice, totals.
     """
-    possible = component.high - component.low + 1
-    nobody = np.zeros(len(component.counts), bool)
-    for care in (Care(min(_SKIPS, _SKIPPED / component.is_small.sum()), nobody), Care(_SKIPS, nobody)):
-        is_hidden, reading, left = _tried(component, care, possible, key)
-        if not len(left):
-            return is_hidden, reading, 0
+    skips = min(_SKIPS, _SKIPPED / component.is_small.sum())
+    care = Care(skips, np.zeros(len(component.counts), bool))
+    done = _tried(component, care, key, told)
+    if len(done.left) and skips < _SKIPS:
+        care = replace(care, skips=_SKIPS)
+        done = _tried(component, care, key, told)
     tries = 0
-    while not care.by_totals[left].all():
+    while not care.by_totals[done.left].all():
         tries += 1
         by_totals = component.is_small.copy() if tries > _TRIES else care.by_totals.copy()
-        by_totals[left] = True
+        by_totals[done.left] = True
         care = replace(care, by_totals=by_totals)
-        is_hidden, reading, left = _tried(component, care, possible, key)
-    return is_hidden, reading, len(left)
+        done = _tried(component, care, key, told)
+    return done
 
 
-def _tried(component: Component, care: Care, possible: np.ndarray, key: bytes) -> tuple[np.ndarray, ReaderAudit, np.ndarray]:
+def _tried(component: Component, care: Care, key: bytes, told: Callable[[float], None]) -> _Attempt:
     """A choice, what its reader learns, and the small counts that they know too well."""
-    is_hidden, choices = choose(component, care, key)
-    reading = read(component, is_hidden, choices, key)
-    return is_hidden, reading, reading.cells[~reading.passed(component.values[reading.cells], possible[reading.cells])]
+    is_hidden, choices = choose(component, care, key, lambda share: told(share / 2))
+    reading = read(component, is_hidden, choices, key, lambda share: told((1 + share) / 2))
+    possible = (component.high - component.low + 1)[reading.cells]
+    left = reading.cells[~reading.passed(component.values[reading.cells], possible)]
+    return _Attempt(is_hidden, choices, reading, left)

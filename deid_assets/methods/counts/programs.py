@@ -117,6 +117,10 @@ class Component:
                 tried[left[0]] = True
                 step(int(left[0]), enough)
 
+    def take_in(self, solution: np.ndarray) -> None:
+        """Take in what may be a solution: whole numbers, one per unknown."""
+        self._take(solution - self._start)
+
     def _begin(self) -> None:
         """Find first solutions."""
         size = len(self._start)

@@ -6,7 +6,7 @@ to hide for it, under a fresh secret, exactly what was hidden. They even know wh
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ _POOL = 24  # proposals by which the chance is estimated that one serves
 _LISTED_AT_MOST = 4_000
 _TRIED_AT_MOST = 20_000
 _TOGETHER_AT_MOST = 12  # choices
-_CHAINS, _UNUSED, _KEPT, _STEPS_AT_MOST = 64, 8, 32, 100_000
+_CHAINS, _UNUSED, _KEPT = 64, 8, 32
 _OF_MANY = 0.1
 _NEAR_AT_MOST = 5
 _JUDGED_AT_MOST = 60  # small counts of a component
@@ -72,7 +72,13 @@ class ReaderAudit:
         return (self.values >= least) & (self.highest <= np.maximum(POSTERIOR_AT_MOST, 1.5 / possible))
 
 
-def read(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> ReaderAudit:
+def read(
+    component: Component,
+    is_hidden: np.ndarray,
+    choices: Sequence[Choice],
+    key: bytes,
+    told: Callable[[float], None] = lambda share: None,
+) -> ReaderAudit:
     """Compute what the reader holds possible of the small counts of a component; of more than 60, 60 are judged.
 
     Parameters
@@ -83,13 +89,16 @@ def read(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice],
         What `choose` returned with it.
     key
         Of the draws of this audit.
+    told
+        Called with the share of the work that is done.
     """
     fillings, listed = _fillings(component, is_hidden, choices, key)
     chances = functools.cache(lambda place: _chance(component, choices[place], fillings, key))
-    rows = []
+    rows: list[tuple[int, float, int, bool]] = []
     # Those first that needed more than what was hidden already: their choice tells more.
     judged = sorted(range(len(choices)), key=lambda place: choices[place].stage == 0)[:_JUDGED_AT_MOST]
     for place in judged:
+        told(len(rows) / len(judged))
         own = fillings.at(np.array([choices[place].cell]))[:, 0]
         weights = np.prod([chances(near) for near in _near(choices, place)], axis=0)
         # A product of many chances would rest on few fillings: then it must pass without any, too.
@@ -222,17 +231,63 @@ def _reached(start: np.ndarray, steps: np.ndarray, low: np.ndarray, high: np.nda
 
 
 def _sampled(start: np.ndarray, moves: np.ndarray, limits: tuple[np.ndarray, np.ndarray], key: bytes) -> np.ndarray:
-    """Random walks side by side: each step goes along a move, anywhere between the ends of what is possible."""
+    """Random walks side by side: every step goes along moves that share no cell, each anywhere between its ends."""
     draws = np.random.default_rng(int.from_bytes(key))
     now = np.repeat(start[None], _CHAINS, axis=0)
-    parts = [(cells, move[cells]) for move in moves if len(cells := np.flatnonzero(move))]
-    steps = min(2 * len(parts), _STEPS_AT_MOST // _KEPT)
+    groups = [_Apart.of(moves[group], limits) for group in _apart(moves)]
     kept = []
     for _ in range(_UNUSED + _KEPT):
-        for place in draws.integers(len(parts), size=steps):
-            cells, move = parts[place]
-            ends = np.sort([(limit[cells] - now[:, cells]) / move for limit in limits], axis=0)
-            least, most = np.ceil(ends[0].max(axis=1)).astype(int), np.floor(ends[1].min(axis=1)).astype(int)
-            now[:, cells] += draws.integers(least, most + 1)[:, None] * move
+        for place in draws.integers(len(groups), size=2 * len(groups)):
+            groups[place].walk(now, draws)
         kept.append(now.copy())
     return np.concatenate(kept[_UNUSED:])
+
+
+def _apart(moves: np.ndarray) -> list[list[int]]:
+    """Groups of moves that share no cell, so that all of a group can be made at once."""
+    groups: list[tuple[list[int], np.ndarray]] = []
+    for place, move in enumerate(moves != 0):
+        group, taken = next((one for one in groups if not (one[1] & move).any()), ([], np.zeros(moves.shape[1], bool)))
+        if not group:
+            groups.append((group, taken))
+        group.append(place)
+        taken |= move
+    return [group for group, _ in groups]
+
+
+@dataclass(frozen=True, eq=False)
+class _Apart:
+    """Moves that share no cell: the cells of each, one after the other.
+
+    Attributes
+    ----------
+    cells, steps
+        Arrays: the cells that change, and by how much in one step.
+    starts, often
+        Arrays per move: where its cells begin, and how many there are.
+    low, high
+        Arrays per cell: the limits, in the direction of the step.
+    """
+
+    cells: np.ndarray
+    steps: np.ndarray
+    starts: np.ndarray
+    often: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, moves: np.ndarray, limits: tuple[np.ndarray, np.ndarray]) -> "_Apart":
+        move, cells = np.nonzero(moves)
+        steps = moves[move, cells].astype(float)
+        often = np.bincount(move)
+        low, high = (np.where(steps > 0, limits[side][cells], limits[1 - side][cells]) for side in (0, 1))
+        return cls(cells, steps, np.cumsum(often) - often, often, low, high)
+
+    def walk(self, now: np.ndarray, draws: np.random.Generator) -> None:
+        """Change every walk along every move by a multiple that is drawn from all that keep within the limits."""
+        at = now[:, self.cells]
+        least = np.maximum.reduceat(np.ceil((self.low - at) / self.steps), self.starts, axis=1)
+        most = np.minimum.reduceat(np.floor((self.high - at) / self.steps), self.starts, axis=1)
+        drawn = draws.integers(least.astype(np.int64), most.astype(np.int64) + 1)
+        now[:, self.cells] = at + np.repeat(drawn, self.often, axis=1) * self.steps
