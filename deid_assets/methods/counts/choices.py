@@ -6,7 +6,7 @@ first along which the small count can take enough values is hidden.
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -86,6 +86,8 @@ STAGES = (
     Stage("enough", "everything", 1, 6, 0.15),
     Stage("totals", "totals", 2, 24, 0.25),
 )
+SKIPS = 0.25
+"""The chance that a further circuit is chosen although what is hidden already would serve: else its lack would tell that."""
 _OTHERS_THAN_TOTALS = 1_000.0
 _HIDDEN_COSTS, _SMALL_COSTS = 0.5, 1.5  # a small count adds nothing to what is hidden, but seldom allows many values
 
@@ -100,8 +102,6 @@ class Choice:
         Its position.
     is_hidden
         bool array: what was hidden before.
-    skips
-        The chance that a further circuit is chosen although what is hidden already would serve.
     stage
         Position in `STAGES`; their number where no proposal served and all that may be hidden was.
     circuit
@@ -110,7 +110,6 @@ class Choice:
 
     cell: int
     is_hidden: np.ndarray
-    skips: float
     stage: int = len(STAGES)
     circuit: np.ndarray | None = None
 
@@ -131,7 +130,7 @@ class Fillings:
     moving
         int64 array: positions of those that differ.
     rows
-        float64 array, fillings x moving cells.
+        float64 array, moving cells x fillings.
     """
 
     counts: np.ndarray
@@ -141,17 +140,17 @@ class Fillings:
     @classmethod
     def one(cls, counts: np.ndarray) -> "Fillings":
         """A single filling."""
-        return cls(counts, np.zeros(0, np.int64), np.zeros((1, 0)))
+        return cls(counts, np.zeros(0, np.int64), np.zeros((0, 1)))
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.rows.shape[1]
 
     def at(self, cells: np.ndarray) -> np.ndarray:
-        """The counts of some cells, fillings x these cells."""
-        found = np.repeat(self.counts[cells][None], len(self), axis=0)
+        """The counts of some cells, these cells x fillings."""
+        found = np.repeat(self.counts[cells][:, None], len(self), axis=1)
         places = self._places[cells]
         moves = places >= 0
-        found[:, moves] = self.rows[:, places[moves]]
+        found[moves] = self.rows[places[moves]]
         return found
 
     @functools.cached_property
@@ -176,11 +175,9 @@ def line_ends(component: Component, fillings: Fillings, circuit: np.ndarray) -> 
         Two float64 arrays per filling, of whole numbers that are at least 0.
     """
     cells = np.flatnonzero(circuit)
-    step, now = circuit[cells], fillings.at(cells)
-    rise, fall = component.high[cells] - now, now - component.low[cells]
-    up = np.floor(np.where(step > 0, rise, fall) / np.abs(step)).min(axis=1)
-    down = np.floor(np.where(step > 0, fall, rise) / np.abs(step)).min(axis=1)
-    return down, up
+    step, now = circuit[cells][:, None], fillings.at(cells)
+    one, other = (component.low[cells][:, None] - now) / step, (component.high[cells][:, None] - now) / step
+    return -np.ceil(np.minimum(one, other).max(axis=0)), np.floor(np.maximum(one, other).min(axis=0))
 
 
 def line_values(component: Component, fillings: Fillings, circuit: np.ndarray) -> np.ndarray:
@@ -189,43 +186,40 @@ def line_values(component: Component, fillings: Fillings, circuit: np.ndarray) -
     return down + up + 1
 
 
-def proposals(component: Component, choice: Choice, stage: Stage, key: bytes, draws: int) -> Iterator[np.ndarray]:
-    """Yield one circuit per draw of a stage; none where there is no circuit at all. No count is looked at."""
+def proposals(component: Component, choice: Choice, stage: Stage, draws: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield one circuit per draw of a stage; none where there is no circuit at all. No count is looked at.
+
+    Parameters
+    ----------
+    draws
+        float64 arrays per cell, from 0 to 1.
+    """
     usable = choice.is_hidden if stage.cells == "hidden" else choice.is_hidden | component.can_hide
     usual = component.weights * np.where(component.is_small, _SMALL_COSTS, np.where(choice.is_hidden, _HIDDEN_COSTS, 1.0))
     if stage.cells == "totals":
         usual = np.where(component.is_total, 1.0, _OTHERS_THAN_TOTALS)
-    for draw in range(draws):
-        drawn = uniform(key, f"{choice.cell}|{stage.name}|{draw}", len(usual))
-        found = component.circuits.through(choice.cell, np.where(usable, usual * (1 + drawn), np.inf))
+    # Few cells are hidden, and many proposals are asked for: they are looked for among those alone.
+    cells = np.flatnonzero(usable) if stage.cells == "hidden" else np.arange(len(usable))
+    circuits = component.circuits.within(cells) if stage.cells == "hidden" else component.circuits
+    place, usual = int(np.searchsorted(cells, choice.cell)), np.where(usable, usual, np.inf)[cells]
+    for drawn in draws:
+        found = circuits.through(place, usual * (1 + drawn[cells]))
         if found is None:
             return
-        yield found
-
-
-@dataclass(frozen=True, eq=False)
-class Care:
-    """How much more is hidden than needed, so that the choice tells less.
-
-    Attributes
-    ----------
-    skips
-        See `Choice`.
-    by_totals
-        bool array: small counts whose choice begins with the last stage, whatever is drawn.
-    """
-
-    skips: float
-    by_totals: np.ndarray
+        whole = np.zeros(len(usable), np.int64)
+        whole[cells] = found
+        yield whole
 
 
 def choose(
-    component: Component, care: Care, key: bytes, told: Callable[[float], None] = lambda share: None
+    component: Component, by_totals: np.ndarray, key: bytes, told: Callable[[float], None] = lambda share: None
 ) -> tuple[np.ndarray, list[Choice]]:
     """Choose the cells of a component that are hidden.
 
     Parameters
     ----------
+    by_totals
+        bool array: small counts whose choice begins with the last stage, whatever is drawn.
     told
         Called with the share of the work that is done.
 
@@ -240,25 +234,26 @@ def choose(
     small = order[component.is_small[order]]
     for cell in small:
         told(len(choices) / len(small))
-        stages = (len(STAGES) - 1,) if care.by_totals[cell] else _stages(care, key, cell)
-        chosen = _chosen(component, Choice(int(cell), is_hidden.copy(), care.skips), stages, key)
+        stages = (len(STAGES) - 1,) if by_totals[cell] else _stages(key, cell)
+        chosen = _chosen(component, Choice(int(cell), is_hidden.copy()), stages, key)
         is_hidden |= component.can_hide if chosen.circuit is None else chosen.circuit != 0
         choices.append(chosen)
     return is_hidden, choices
 
 
-def _stages(care: Care, key: bytes, cell: int) -> tuple[int, ...]:
+def _stages(key: bytes, cell: int) -> tuple[int, ...]:
     """Which stages a choice goes through."""
     skipped, drawn = uniform(key, f"{cell}|begins", 2)
     begins = int(np.searchsorted(np.cumsum([stage.begins for stage in STAGES]), drawn, side="right"))
-    return (*([] if skipped < care.skips else [0]), *range(begins, len(STAGES)))
+    return (*([] if skipped < SKIPS else [0]), *range(begins, len(STAGES)))
 
 
 def _chosen(component: Component, choice: Choice, stages: tuple[int, ...], key: bytes) -> Choice:
     own = Fillings.one(component.counts)
     for place in stages:
         stage = STAGES[place]
-        for circuit in proposals(component, choice, stage, key, stage.draws):
+        draws = (uniform(key, f"{choice.cell}|{stage.name}|{draw}", len(component.counts)) for draw in range(stage.draws))
+        for circuit in proposals(component, choice, stage, draws):
             values = line_values(component, own, circuit)[0]
             if values >= needed(component, choice.cell, stage):
                 return replace(choice, stage=place, circuit=circuit)

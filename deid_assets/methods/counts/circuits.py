@@ -53,6 +53,11 @@ class Circuits:
         nodes = np.column_stack([by_cell.indices[first], np.where(is_pair, by_cell.indices[second], self._outside)])
         return _Graph(nodes, np.column_stack([by_cell.data[first], np.where(is_pair, by_cell.data[second], 0)]), self._outside)
 
+    def within(self, cells: np.ndarray) -> "Circuits":
+        """The circuits of some cells alone, an int64 array of positions."""
+        part = self._matrix[:, cells]
+        return Circuits(part[np.diff(part.indptr) > 0])
+
     def through(self, cell: int, costs: np.ndarray) -> np.ndarray | None:
         """Return the cheapest circuit through a cell, or None without one.
 

@@ -16,14 +16,13 @@ from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit_tables
-from deid_assets.methods.counts.choices import Care, Choice, Component, Fillings, choose, line_ends
+from deid_assets.methods.counts.choices import Choice, Component, Fillings, choose, line_ends
 from deid_assets.methods.counts.circuits import Circuits
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.readers import ReaderAudit, read
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName, CountTables, PublishedCounts, sum_matrix
 
-_SKIPS, _SKIPPED, _TRIES = 0.25, 6, 3
-"""Of how many small counts a further circuit is chosen without need: of this share, at first of six at most."""
+_TRIES = 3  # with some small counts protected by totals; then with all
 
 
 class UnprotectedError(CountsError):
@@ -257,27 +256,23 @@ def _tell_part(watch: Watch, before: int, small: int, number: int, share: float)
 def _protected(component: Component, key: bytes, told: Callable[[float], None]) -> _Attempt:
     """Hide cells of a component so that its reader knows no small count too well.
 
-    If they would know some too well, more is hidden than needed; and where that does not suffice, totals.
+    Those that they would know too well are protected by totals, in the end all.
     """
-    skips = min(_SKIPS, _SKIPPED / component.is_small.sum())
-    care = Care(skips, np.zeros(len(component.counts), bool))
-    done = _tried(component, care, key, told)
-    if len(done.left) and skips < _SKIPS:
-        care = replace(care, skips=_SKIPS)
-        done = _tried(component, care, key, told)
+    by_totals = np.zeros(len(component.counts), bool)
+    done = _tried(component, by_totals, key, told)
     tries = 0
-    while not care.by_totals[done.left].all():
+    while not by_totals[done.left].all():
         tries += 1
-        by_totals = component.is_small.copy() if tries > _TRIES else care.by_totals.copy()
         by_totals[done.left] = True
-        care = replace(care, by_totals=by_totals)
-        done = _tried(component, care, key, told)
+        if tries > _TRIES:
+            by_totals |= component.is_small
+        done = _tried(component, by_totals, key, told)
     return done
 
 
-def _tried(component: Component, care: Care, key: bytes, told: Callable[[float], None]) -> _Attempt:
+def _tried(component: Component, by_totals: np.ndarray, key: bytes, told: Callable[[float], None]) -> _Attempt:
     """A choice, what its reader learns, and the small counts that they know too well."""
-    is_hidden, choices = choose(component, care, key, lambda share: told(share / 2))
+    is_hidden, choices = choose(component, by_totals, key, lambda share: told(share / 2))
     reading = read(component, is_hidden, choices, key, lambda share: told((1 + share) / 2))
     possible = (component.high - component.low + 1)[reading.cells]
     left = reading.cells[~reading.passed(component.values[reading.cells], possible)]

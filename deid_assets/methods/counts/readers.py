@@ -5,13 +5,13 @@ to hide for it, under a fresh secret, exactly what was hidden. They even know wh
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
-from deid_assets.methods.counts.choices import STAGES, Choice, Component, Fillings, line_values, needed, proposals
+from deid_assets.methods.counts.choices import SKIPS, STAGES, Choice, Component, Fillings, line_values, needed, proposals
 
 POSTERIOR_COUNTS = 0.01
 """A value counts as possible if its posterior probability is above this."""
@@ -24,9 +24,8 @@ _TOGETHER_AT_MOST = 12  # choices
 _CHAINS, _UNUSED, _KEPT = 64, 8, 32
 _OF_MANY = 0.1
 _NEAR_AT_MOST = 5
-_JUDGED_AT_MOST = 60  # small counts of a component
 _REACH = 8.0  # times the number of values: how far a cell moves from its count, where no mark limits it
-_WAYS = 6  # circuits through each hidden cell by which fillings are found
+_WAYS, _MANY = 6, 60  # circuits through each small count by which fillings are found; one of more counts than these
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class ReaderAudit:
     Attributes
     ----------
     cells
-        int64 array: positions of the small counts that were judged.
+        int64 array: positions of the small counts that are in sums.
     values
         int64 array: how many values have a posterior above `POSTERIOR_COUNTS`.
     highest
@@ -79,7 +78,7 @@ def read(
     key: bytes,
     told: Callable[[float], None] = lambda share: None,
 ) -> ReaderAudit:
-    """Compute what the reader holds possible of the small counts of a component; of more than 60, 60 are judged.
+    """Compute what the reader holds possible of the small counts of a component.
 
     Parameters
     ----------
@@ -93,14 +92,13 @@ def read(
         Called with the share of the work that is done.
     """
     fillings, listed = _fillings(component, is_hidden, choices, key)
-    chances = functools.cache(lambda place: _chance(component, choices[place], fillings, key))
+    draws = np.random.default_rng(int.from_bytes(key)).random((_POOL, len(is_hidden)))
+    chances = functools.cache(lambda place: _chance(component, choices[place], fillings, draws))
     rows: list[tuple[int, float, int, bool]] = []
-    # Those first that needed more than what was hidden already: their choice tells more.
-    judged = sorted(range(len(choices)), key=lambda place: choices[place].stage == 0)[:_JUDGED_AT_MOST]
-    for place in judged:
-        told(len(rows) / len(judged))
-        own = fillings.at(np.array([choices[place].cell]))[:, 0]
-        weights = np.prod([chances(near) for near in _near(choices, place)], axis=0)
+    for choice, near in zip(choices, _near(choices), strict=True):
+        told(len(rows) / len(choices))
+        own = fillings.at(np.array([choice.cell]))[0]
+        weights = np.prod([chances(one) for one in near], axis=0)
         # A product of many chances would rest on few fillings: then it must pass without any, too.
         readings = [_posterior(own, weights), _posterior(own, np.ones(len(own)))]
         readings = readings[:1] if len(choices) <= _TOGETHER_AT_MOST else readings
@@ -108,21 +106,25 @@ def read(
             (*(end(one) for end, one in zip((min, max), zip(*readings, strict=True), strict=True)), len(fillings), listed)
         )
     values, highest, number, whole = zip(*rows, strict=True)
-    cells = np.array([choices[place].cell for place in judged])
+    cells = np.array([choice.cell for choice in choices])
     return ReaderAudit(cells, np.array(values), np.array(highest), np.array(number), np.array(whole))
 
 
-def _near(choices: Sequence[Choice], place: int) -> list[int]:
-    """The choices that are weighed for one of them: all, or as many as share a cell with its circuit."""
-    own = choices[place].circuit
-    if len(choices) <= _TOGETHER_AT_MOST:
-        return list(range(len(choices)))
-    shares = (
-        other
-        for other, one in enumerate(choices)
-        if other != place and (own is None or one.circuit is None or one.circuit[own != 0].any())
+def _near(choices: Sequence[Choice]) -> list[list[int]]:
+    """For each choice, those that are weighed with it: all, or as many as share a cell with its circuit."""
+    number = len(choices)
+    if number <= _TOGETHER_AT_MOST:
+        return [list(range(number))] * number
+    hides = sparse.csr_array(
+        np.array([np.ones(len(one.is_hidden), bool) if one.circuit is None else one.circuit != 0 for one in choices])
     )
-    return [place, *itertools.islice(shares, _NEAR_AT_MOST)]
+    shares = (hides.astype(np.int64) @ hides.T.astype(np.int64)).tocsr()
+    shares.sort_indices()
+    found = []
+    for place in range(number):
+        others = shares.indices[shares.indptr[place] : shares.indptr[place + 1]]
+        found.append([place, *others[others != place][:_NEAR_AT_MOST].tolist()])
+    return found
 
 
 def _posterior(values: np.ndarray, weights: np.ndarray) -> tuple[int, float]:
@@ -135,23 +137,22 @@ def _posterior(values: np.ndarray, weights: np.ndarray) -> tuple[int, float]:
     return int((shares > counts).sum()), float(shares.max())
 
 
-def _chance(component: Component, choice: Choice, fillings: Fillings, key: bytes) -> np.ndarray:
+def _chance(component: Component, choice: Choice, fillings: Fillings, draws: np.ndarray) -> np.ndarray:
     """The chance of a choice for each filling under a fresh secret, up to a factor.
 
     Where nothing can be hidden, all marks are the same whatever the counts are: no choice tells anything.
 
     A choice that begins with totals because a reader would have known too much is weighed as if it had come to them by itself.
-    That is a chance of at least `skips` times that of beginning there, whatever the counts: what it tells is bounded.
+    That is a chance of at least `SKIPS` times that of beginning there, whatever the counts: what it tells is bounded.
     """
     if not component.can_hide.any():
         return np.ones(len(fillings))
-    pools = [_pool(component, choice, place, key) for place in range(min(choice.stage + 1, len(STAGES)))]
+    pools = [_pool(component, choice, place, draws) for place in range(min(choice.stage + 1, len(STAGES)))]
     shares = [_serving(component, choice.cell, place, pool, fillings) for place, pool in enumerate(pools)]
     fails = [(1 - share) ** stage.draws for share, stage in zip(shares, STAGES, strict=False)]
-    skipped = choice.skips
-    comes = np.full(len(fillings), 1 - skipped)
+    comes = np.full(len(fillings), 1 - SKIPS)
     if choice.stage > 0:
-        open_after_hidden = skipped + (1 - skipped) * fails[0]
+        open_after_hidden = SKIPS + (1 - SKIPS) * fails[0]
         comes = np.zeros(len(fillings))
         for stage, fails_before in zip(STAGES[1 : choice.stage + 1], [1.0, *fails[1:]], strict=False):
             comes = comes * np.asarray(fails_before) + open_after_hidden * stage.begins
@@ -162,9 +163,9 @@ def _chance(component: Component, choice: Choice, fillings: Fillings, key: bytes
     return comes * serves * (1 - fails[-1]) / np.maximum(shares[-1], 1 / (_POOL + 1))
 
 
-def _pool(component: Component, choice: Choice, place: int, key: bytes) -> list[np.ndarray]:
+def _pool(component: Component, choice: Choice, place: int, draws: np.ndarray) -> list[np.ndarray]:
     """Proposals of a stage, the one that was chosen among them."""
-    pool = list(proposals(component, choice, STAGES[place], key + b"pool", _POOL))
+    pool = list(proposals(component, choice, STAGES[place], draws))
     return [*pool, choice.circuit] if place == choice.stage and choice.circuit is not None else pool
 
 
@@ -182,16 +183,18 @@ def _serving(component: Component, cell: int, place: int, pool: Sequence[np.ndar
 def _moves(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice], key: bytes) -> np.ndarray:
     """Circuits of hidden cells through small counts, int64 array moves x cells: those that were chosen, and others."""
     found = [one.circuit for one in choices if one.circuit is not None]
-    ways = _WAYS if len(choices) <= _JUDGED_AT_MOST else 1
+    ways = _WAYS if len(choices) <= _MANY else 1
+    draws = np.random.default_rng(int.from_bytes(key + b"moves")).random((ways, len(is_hidden)))
     for choice in choices:
-        found += proposals(component, Choice(choice.cell, is_hidden, 0.0), STAGES[0], key + b"moves", ways)
+        found += proposals(component, Choice(choice.cell, is_hidden), STAGES[0], draws)
     return _distinct(found)[0] if found else np.zeros((0, len(is_hidden)), np.int64)
 
 
 def _distinct(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Different rows of whole numbers, and how often each occurs."""
     stacked = np.asarray(rows)
-    _, first, often = np.unique(stacked @ _digits(stacked.shape[1]), return_index=True, return_counts=True)
+    parts = stacked[:, stacked.any(axis=0)]
+    _, first, often = np.unique(parts @ _digits(parts.shape[1]), return_index=True, return_counts=True)
     return stacked[first], often
 
 
@@ -212,7 +215,7 @@ def _fillings(component: Component, is_hidden: np.ndarray, choices: Sequence[Cho
     rows, listed = _reached(start, np.concatenate([steps, -steps]), low, high)
     if not listed:
         rows = _sampled(start, steps, (low, high), key)
-    return Fillings(component.counts, moving, rows), listed
+    return Fillings(component.counts, moving, np.ascontiguousarray(rows.T)), listed
 
 
 def _reached(start: np.ndarray, steps: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, bool]:
