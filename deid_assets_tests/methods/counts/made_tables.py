@@ -55,6 +55,22 @@ def two_way(inner: np.ndarray) -> CountTables:
     return CountTables(tuple(named), np.array(list(named.values())), tuple(sums))
 
 
+def three_way(inner: np.ndarray) -> CountTables:
+    """A three-way table with its two-way margins: cells are in three sums, margins in one."""
+    named, sums = {}, []
+    for place in itertools.product(*(range(size + 1) for size in inner.shape)):
+        whole = [axis for axis, (at, size) in enumerate(zip(place, inner.shape, strict=True)) if at == size]
+        if len(whole) > 1:
+            continue
+        taken = tuple(slice(None) if axis in whole else at for axis, at in enumerate(place))
+        name = CellName("three-way", " ".join(map(str, place[:2])), str(place[2]))
+        named[name] = int(inner[taken].sum())
+        for axis in whole:
+            parts = [tuple(i if at == axis else one for at, one in enumerate(place)) for i in range(inner.shape[axis])]
+            sums.append(Sum(str(name), name, tuple(CellName("three-way", f"{a} {b}", str(c)) for a, b, c in parts)))
+    return CountTables(tuple(named), np.array(list(named.values())), tuple(sums))
+
+
 def solutions(matrix: np.ndarray, low: np.ndarray, high: np.ndarray) -> Iterator[np.ndarray]:
     """Every assignment of whole numbers within ranges that fulfils the sums, by trying all."""
     for values in itertools.product(*(range(int(a), int(b) + 1) for a, b in zip(low, high, strict=True))):

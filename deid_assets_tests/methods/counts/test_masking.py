@@ -16,25 +16,9 @@ from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.readers import ReaderAudit, read
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum, sum_matrix
 from deid_assets_tests import examples
-from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
+from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, three_way, two_way
 
 KEY = bytes(range(32))
-
-
-def three_way(inner: np.ndarray) -> CountTables:
-    """A three-way table with its two-way margins: cells are in three sums, margins in one."""
-    named, sums = {}, []
-    for place in itertools.product(*(range(size + 1) for size in inner.shape)):
-        whole = [axis for axis, (at, size) in enumerate(zip(place, inner.shape, strict=True)) if at == size]
-        if len(whole) > 1:
-            continue
-        taken = tuple(slice(None) if axis in whole else at for axis, at in enumerate(place))
-        name = CellName("three-way", " ".join(map(str, place[:2])), str(place[2]))
-        named[name] = int(inner[taken].sum())
-        for axis in whole:
-            parts = [tuple(i if at == axis else one for at, one in enumerate(place)) for i in range(inner.shape[axis])]
-            sums.append(Sum(str(name), name, tuple(CellName("three-way", f"{a} {b}", str(c)) for a, b, c in parts)))
-    return CountTables(tuple(named), np.array(list(named.values())), tuple(sums))
 
 
 def region_tree() -> CountTables:
