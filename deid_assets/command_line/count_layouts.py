@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deid_assets.errors import CountsError, ReleaseError
+from deid_assets.methods.candidate.spreadsheet_text import FORMULA, NUMBER
 from deid_assets.methods.counts.dimensions import (
     CELLS_AT_MOST,
     CrossTable,
@@ -40,8 +41,8 @@ _DUCKDB = (".duckdb", ".ddb", ".db")
 _PARQUET = (".parquet", ".pq")
 _DELIMITERS = {".tsv": "\t", ".tab": "\t"}
 _TOTALS = {"total", "totals", "grand total", "all", "overall", "sum", "subtotal"}
-_NUMBER = re.compile(r"-?[0-9]+([.,][0-9]+)*")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(NUMBER)
+_FORMULA = re.compile(rf"{FORMULA}|[\t\r]")
 _SPACES = re.compile("(?<=[0-9])[ \u00a0\u2009\u202f'\u2019](?=[0-9]{3}(?![0-9]))")
 # Forms in which a comma or full stop, put in for %s, can only separate decimals: not three digits follow, or too many precede.
 _DECIMAL = r"[0-9]+%s([0-9]{1,2}|[0-9]{4,})|[0-9]{4,}%s[0-9]+|0[0-9]*%s[0-9]+"
@@ -446,7 +447,7 @@ def _dimension(path: Path, name: str, codes: Iterable[str], reading: Reading) ->
         raise CountsError(
             f"{path}: dimension {name!r}: {unsaid[0]!r} looks like a total: say --total {unsaid[0]!r}, or rename it"
         )
-    if name.startswith(_FORMULA):
+    if _FORMULA.match(name):
         raise CountsError(f"{path}: the dimension {name!r} begins like a formula; rename it")
     total = (*found, *reading.totals, "Total")[0]
     return dimension_of(name, listed, total, tree)
@@ -569,7 +570,9 @@ def _grid(path: Path, table: str | None) -> Grid:
     delimiter = _DELIMITERS.get(suffix, ",")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
-        lines = [(reader.line_num, tuple(value.strip() for value in values)) for values in reader if values]
+        lines = [
+            (reader.line_num, tuple(value.strip() for value in values)) for values in reader if any(map(str.strip, values))
+        ]
     except csv.Error:
         raise CountsError(f"{path}: row {reader.line_num}: it is not CSV; check its quotation marks") from None
     if not lines:
@@ -668,7 +671,7 @@ def _binary(grid: Grid) -> bytes:
 
 def _safe(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _rows_said(numbers: Sequence[int]) -> str:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,6 +120,8 @@ class Protected:
         Standard deviation of the noise in every cell, infinite where it is masked; None where counts are masked.
     known
         The counts that everybody can compute, by cell: those that are shown as they are, and those that follow from them.
+    above_0
+        Masked cells that are known not to be 0.
     summary
         What was done, without a count of people.
     refused
@@ -134,6 +136,7 @@ class Protected:
     shown: tuple[int | str, ...] = ()
     sd: tuple[float, ...] | None = None
     known: Mapping["CellName", int] = field(default_factory=dict)
+    above_0: Collection["CellName"] = ()
     summary: str = ""
     refused: bool = False
     published: Any = None
@@ -324,11 +327,11 @@ def protected(tables: "CountTables", how: "Protecting") -> Protected:
     in_order = [rows[name] for name in tables.cells]
     shown = tuple(int(row["count"]) if row["count"].lstrip("-").isdigit() else row["count"] for row in in_order)
     if how.noise is None:
-        known, summary = found["known"], found["summary"]
-        return Protected(tables, shown, None, known, summary, published=found["published"], reader=found["reader"])
+        kept = {name: found[name] for name in ("known", "above_0", "summary", "published", "reader")}
+        return Protected(tables, shown, None, **kept)
     sd = tuple(float(row["sd"] or np.inf) for row in in_order)
     known = {name: one for name, one, width in zip(tables.cells, shown, sd, strict=True) if width == 0 and isinstance(one, int)}
-    return Protected(tables, shown, sd, known, found["summary"], published=found["published"])
+    return Protected(tables, shown, sd, known, summary=found["summary"], published=found["published"])
 
 
 def _audited(stated: "StatedCells", shown: list[int | str], persons: "np.ndarray", how: Protection) -> dict[str, Any]:
@@ -370,7 +373,7 @@ def _told(tables: "Sequence[ReadTable]", stated: "StatedCells", done: Protected,
     }
     if done.refused:
         return found
-    groups = whole_groups([table.cross for table in tables], done.known)
+    groups = whole_groups([table.cross for table in tables], done.known, done.above_0)
     if groups:
         named = [str(part.row) for part in dict.fromkeys(part for part, _ in groups)]
         told = (

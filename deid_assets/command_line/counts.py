@@ -318,7 +318,9 @@ def protect_command(file: Path, method: str, stated: _Stated, seconds: float, wr
             shown = Zeros.SHOWN if stated.zeros == "shown" else Zeros.NOISY
             how = replace(how, noise=NoiseRule(noise["sd"], Mechanism(noise["mechanism"]), shown, Claims(noise["claims"])))
         found = protected_counts(read, how)
-        content, published, _ = found.pop("table"), found.pop("published"), found.pop("known", None)
+        content, published = found.pop("table"), found.pop("published")
+        for of_tables in ("known", "above_0"):
+            found.pop(of_tables, None)
         if not found["refused"]:
             found |= recorded(published, how)
         if written.output is not None and not found["refused"]:
@@ -408,6 +410,7 @@ def _masked(read: "CountFile", how: Protecting) -> dict[str, Any]:
         "disclosed": [],
         "table": content,
         "known": known,
+        "above_0": {name for name, low in zip(audit.cells, audit.low, strict=True) if low > 0 and name not in known},
         "published": count_ledger.Published(read, content, how.small),
     }
 

@@ -7,7 +7,7 @@ can be forgotten.
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -370,7 +370,9 @@ def _all_counts(dimensions: Sequence[Dimension], counts: Mapping[Key, int]) -> t
     return found, codes
 
 
-def whole_groups(tables: Sequence[CrossTable], shown: Mapping[CellName, int]) -> list[tuple[CellName, CellName]]:
+def whole_groups(
+    tables: Sequence[CrossTable], shown: Mapping[CellName, int], hidden: Collection[CellName] = ()
+) -> list[tuple[CellName, CellName]]:
     """Return (part, total) where the shown counts tell that all, or none, of a group have something in common.
 
     That is so where a part equals its total, or is 0 while its total is not. Whoever knows that somebody is in the group then
@@ -380,6 +382,8 @@ def whole_groups(tables: Sequence[CrossTable], shown: Mapping[CellName, int]) ->
     ----------
     shown
         The counts that are shown as they are; masked and noisy ones are left out.
+    hidden
+        Masked cells that everybody knows not to be 0.
 
     Examples
     --------
@@ -399,7 +403,7 @@ def whole_groups(tables: Sequence[CrossTable], shown: Mapping[CellName, int]) ->
                 if parent is None or len(dimension.children[parent]) < 2:
                     continue
                 total = table.name((*key[:axis], parent, *key[axis + 1 :]))
-                if shown.get(total, 0) > 0 and shown[part] in (0, shown[total]):
+                if (total in hidden or shown.get(total, 0) > 0) and shown[part] in (0, shown.get(total)):
                     found[part, total] = None
     return list(found)
 
