@@ -79,7 +79,7 @@ class TestBrokenMeasures:
 
     @pytest.mark.matrix
     def test_risks_that_are_always_none(self, store, monkeypatch):
-        nothing = Risks(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2)))
+        nothing = Risks(*[np.zeros((1, 2))] * 4)
         monkeypatch.setattr(cohort_risk, "bounded_risks", lambda *args: nothing)
         assert found(store).share < 1
 

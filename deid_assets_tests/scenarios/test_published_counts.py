@@ -154,8 +154,8 @@ def test_masked_tables_are_published_and_refused_where_masks_alone_give_counts_a
     write_policy(pipeline.home.policies, changed(SMALL, counts={"protection": "masked"}))
     original = protection.mask
 
-    def without_complements(tables, rule, **known):
-        found = original(tables, rule, **known)
+    def without_complements(tables, key, rule, known):
+        found = original(tables, key, rule, known)
         marks = [
             "T" if small else int(count) for count, small in zip(tables.counts, rule.is_small(tables.counts, 1), strict=True)
         ]
