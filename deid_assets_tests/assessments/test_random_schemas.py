@@ -155,6 +155,12 @@ def tables_of(schema: Schema, policy: Policy, folder: Path) -> PopulationTables:
     return PopulationTables(profiles, grouped, grouped, domains, power)
 
 
+def taken_in(schema: Schema, folder: Path) -> tuple[Policy, PopulationTables]:
+    """The policy of a schema, and the tables made of its delivery."""
+    policy = policy_of(schema, folder)
+    return policy, tables_of(schema, policy, folder)
+
+
 def label(values: dict[str, list[str]], value: str, level: int) -> str:
     return value if level == 0 or not value else values[value][level - 1]
 
@@ -183,9 +189,7 @@ def flagged(schema: Schema, target: int, known: dict[str, list[str]], levels: di
 @given(schemas())
 @settings(max_examples=examples.of(12), deadline=None)
 def test_the_flags_of_every_node_are_those_of_brute_force(tmp_path_factory, schema):
-    folder = tmp_path_factory.mktemp("schema")
-    policy = policy_of(schema, folder)
-    tables = tables_of(schema, policy, folder)
+    policy, tables = taken_in(schema, tmp_path_factory.mktemp("schema"))
     with short_blocks():
         computation = node_computation(policy, tables)
         drawn = draw_knowledge(computation.data, KEY, 0)
@@ -229,9 +233,7 @@ def power_of_one(events: list[int], values: list[list[str]], most: int) -> list[
 @given(schemas())
 @settings(max_examples=examples.of(12), deadline=None)
 def test_power_is_that_of_the_events_of_the_columns_own_table(tmp_path_factory, schema):
-    folder = tmp_path_factory.mktemp("schema")
-    policy = policy_of(schema, folder)
-    tables = tables_of(schema, policy, folder)
+    policy, tables = taken_in(schema, tmp_path_factory.mktemp("schema"))
     for name, (table, n) in schema.of_claims.items():
         found = tables.power.query(
             f"SELECT power FROM {tables.power.sql} WHERE quasi_identifier = ? ORDER BY member_id", [name]
