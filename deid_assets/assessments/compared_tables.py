@@ -20,11 +20,11 @@ from deid_assets.methods.utility.distributions import standard_errors
 from deid_assets.methods.utility.prediction import ClaimColumns, feature_matrix, year_features
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, NUMBERS_OF_CLAIMS, YEARS
+from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, NUMBERS_OF_CLAIMS, PROVIDER_PSEUDONYMS, YEARS
 from deid_assets.store.events import rows_of
 from deid_assets.store.tables import Table, quoted, write_table
 
-PROVIDERS = ("ProviderID", "Vendor", "PCP")
+PROVIDERS = tuple(PROVIDER_PSEUDONYMS.values())
 """Pseudonyms of providers in the release."""
 CONSTANT = "SupLOS"
 """A released column that is the same everywhere."""
@@ -55,7 +55,7 @@ class Compared:
 
     def of(self, policy: Policy, table: str) -> "Compared":
         """The same with the rows and columns of one table of events only."""
-        if len(policy.event_tables) == 1:
+        if not policy.has_other_events:
             return self
         return replace(
             self,
@@ -81,7 +81,7 @@ def compared_tables(candidate: Candidate) -> Compared:
     shown |= passed_on(candidate.top_coded_delays, policy.attribute_names)
     del shown[CONSTANT]
     selects = ", ".join(f"({sql})::VARCHAR AS {quoted(name)}" for name, sql in shown.items())
-    selects += f", c.{EVENT_TABLE}" if len(policy.event_tables) > 1 else ""
+    selects += f", c.{EVENT_TABLE}" if policy.has_other_events else ""
     own = ", ".join(quoted(column) for column in columns)
     contents = {
         "members_before": f"SELECT member_id AS member, {own} FROM ({candidate.demographics})",
@@ -105,7 +105,7 @@ def _released(candidate: Candidate, claim_columns: Sequence[str]) -> dict[str, T
     own = ", ".join(quoted(column) for column in member_columns(candidate.policy))
     released = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in claim_columns)
     identifiers = ", ".join(quoted(name) for name in PROVIDERS)
-    identifiers += f", {EVENT_TABLE}" if len(candidate.policy.event_tables) > 1 else ""
+    identifiers += f", {EVENT_TABLE}" if candidate.policy.has_other_events else ""
     contents = {
         "members_after": f'SELECT "MemberID" AS member, {own} FROM ({candidate.shown_profiles})',
         "claims_after": f'SELECT "MemberID" AS member, substr("Year", 2)::INTEGER AS year, {released}, {identifiers}'

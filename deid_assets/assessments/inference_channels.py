@@ -26,7 +26,6 @@ import pandas as pd
 from deid_assets.assessments.assessment import DIFFERENCE, Adversary, Assessed, Assessment, Gate, Image, Limit, Shown, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.inference_rows import (
-    IDENTIFIERS,
     IDENTIFYING,
     LINKED,
     MEANINGS,
@@ -53,7 +52,7 @@ from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 from deid_assets.reference.codes import ICD10CM_PREFIX
-from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, MEMBERS, WITHHELD, YEARS
+from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, MEMBERS, PROVIDERS, WITHHELD, YEARS
 from deid_assets.sources.diagnosis_systems import systems_of
 from deid_assets.store.tables import Table
 
@@ -120,7 +119,7 @@ def _compared(policy: Policy, channel: Channel, found: Inferred, turn: Sequence[
     The channel's own label makes a group of its own, and where an identifier is shown nothing is withheld.
     """
     group = channel.group.partition(".")[2].strip('"') if channel.group else None
-    blanked = IDENTIFIERS[channel.name][1] if channel.name in IDENTIFIERS else None
+    blanked = PROVIDERS[channel.name][1] if channel.name in PROVIDERS else None
     fields, own = [field for field in turn if field not in (group, blanked)], sum(field == group for field in turn)
     cases = COMMON + OWN * (len(fields) if turn else 1)
     something = bool(fields) or not turn
@@ -164,7 +163,7 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
                 "diagnosis_1": f"{system}{410 + code}0",
                 **{name: 1 + code for name in WITHHELD if name in CLAIMS},
             }
-            | {column: f"{column} {code}" for column, _ in IDENTIFIERS.values()}
+            | {column: f"{column} {code}" for column, _ in PROVIDERS.values()}
             for number, code in enumerate(codes)
         ],
         "release_members": [

@@ -22,18 +22,17 @@ from deid_assets.methods.inference.gain import Model, Outcome, member_folds, nai
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import category_sql
-from deid_assets.reference.known_columns import CLAIMS, GROUPED, WITHHELD
+from deid_assets.reference.known_columns import CLAIMS, GROUPED, PROVIDERS, WITHHELD
 from deid_assets.store.tables import Table, quoted, write_table
 
 LINKED = "linked_claims"
 """The released claims of the members sampled, with their claim_id."""
 SAMPLE = "sampled_members"
 
-IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
 LABELS_AT_MOST = 512
 """Labels of a member's profile; those that most members have."""
 
-IDENTIFYING = frozenset(released for _, released in IDENTIFIERS.values())
+IDENTIFYING = frozenset(released for _, released in PROVIDERS.values())
 """Released columns that identify a provider."""
 
 MEANINGS = {
@@ -87,8 +86,8 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
                 Channel("diagnosis_3", category_sql("o.diagnosis_1"), group),
                 Channel("diagnosis_5", "o.diagnosis_1", group),
             ]
-        elif column in IDENTIFIERS:
-            own, released = IDENTIFIERS[column]
+        elif column in PROVIDERS:
+            own, released = PROVIDERS[column]
             found.append(Channel(column, f'CASE WHEN l."{released}" IS NULL THEN o.{own} END'))
         elif column in CLAIMS:
             least, own = CLAIMS[column].prepared_from or 0, f"o.{quoted(column)}"

@@ -20,7 +20,7 @@ from deid_assets.assessments.kernel_input import Candidate, released_date_column
 from deid_assets.methods.attacks.identified_file import MEMBER_LEVEL
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import BESIDE_DAYS, EVENT_TABLE, YEARS
+from deid_assets.reference.known_columns import BESIDE_DAYS, EVENT_TABLE, PROVIDERS, YEARS
 from deid_assets.store.tables import Table, connect, quoted
 
 PLAIN = 1_000_000
@@ -134,8 +134,6 @@ def _number(value: float | None) -> float:
 
 PSEUDONYM = 5_000_000
 """Pseudonyms of canaries are their numbers, starting here."""
-IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
-"""Kinds of providers: column in the store, and name in the release."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +271,7 @@ def _release_days(policy: Policy, levels: Mapping[str, int], members: Sequence[P
 
 def _of_claims(policy: Policy) -> dict[str, object]:
     """That a row is a claim: canaries have the columns of all tables of events in one."""
-    return {EVENT_TABLE: "claims"} if len(policy.event_tables) > 1 else {}
+    return {EVENT_TABLE: "claims"} if policy.has_other_events else {}
 
 
 def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict[str, object]]:
@@ -283,7 +281,7 @@ def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict[str, ob
         | _of_claims(policy)
         | {column: _value(claim.values, column) for column in columns}
         | {column: _day(policy, claim.day) for column in released_date_columns(policy)}
-        | {identifier: claim.provider for identifier, _ in IDENTIFIERS.values()}
+        | {identifier: claim.provider for identifier, _ in PROVIDERS.values()}
         for number, claim in enumerate(claims)
     ]
 
@@ -299,7 +297,7 @@ def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[
         | _of_claims(policy)
         | {qi.release_as: label(_value(claim.values, qi.column), levels[qi.column]) for qi in listed}
         | {column: _day(policy, claim.day) for column in released_date_columns(policy).values()}
-        | {identifier: providers.get(claim.provider) for _, identifier in IDENTIFIERS.values()}
+        | {identifier: providers.get(claim.provider) for _, identifier in PROVIDERS.values()}
         for claim in claims
         if claim.released
     ]

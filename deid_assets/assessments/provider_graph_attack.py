@@ -19,6 +19,7 @@ from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.candidate.released_tables import generalized_claims, kept_members
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import PROVIDERS
 from deid_assets.store.tables import Table, quoted, write_table, write_view
 
 NAME = "provider_graph_attack"
@@ -34,7 +35,7 @@ BEFORE, AFTER = "before", "after"
 Recognitions = Mapping[tuple[str, str, str], provider_graph.Recognition]
 """By kind of identifier, knowledge, and before or after suppression."""
 
-KINDS = tuple(planting.IDENTIFIERS)
+KINDS = tuple(PROVIDERS)
 
 DRAWS_OF_CANARIES = 200
 """A canary's class is the same whichever of its patterns are known."""
@@ -88,7 +89,7 @@ def recognized_providers(candidate: Candidate, draws: int, key: Callable[[str], 
     policy, tables = candidate.policy, candidate.tables
     names = pattern_names(policy)
     domains, release_claims = tables["value_domains"], tables["release_claims"]
-    stored = [column for column, _ in planting.IDENTIFIERS.values()]
+    stored = [column for column, _ in PROVIDERS.values()]
     own = {column: candidate.levels[column] for column in names}
     kept = kept_members(tables["member_profiles"], tables["suppressed_members"])
 
@@ -109,7 +110,7 @@ def recognized_providers(candidate: Candidate, draws: int, key: Callable[[str], 
 
     settings, enough = policy.provider_graph, policy.provider_suppression.providers_at_least
     found: dict[tuple[str, str, str], provider_graph.Recognition] = {}
-    for kind, (column, released) in planting.IDENTIFIERS.items():
+    for kind, (column, released) in PROVIDERS.items():
         pairs = patterns.arrays(provider_graph.shown_patterns(register(column), column, patterns, pattern))
         everybody = provider_graph.PatternRegister(pairs["provider"], pairs["number"], count)
         for when, claims, identifier, member, columns in (
@@ -173,7 +174,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
 def report_table(found: Published) -> ReportTable:
     """The report's table: how well providers are recognized."""
     rows = []
-    for kind, (_, label) in planting.IDENTIFIERS.items():
+    for kind, (_, label) in PROVIDERS.items():
         for knowledge, known in _KNOWN.items():
             cells = [
                 written(found, f"{kind}_{when}/{measure}_{knowledge}")

@@ -8,7 +8,6 @@ import pandas as pd
 
 from deid_assets.assessments.candidate_rows import identified_claims
 from deid_assets.assessments.kernel_input import Candidate
-from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import (
@@ -23,8 +22,7 @@ from deid_assets.methods.utility.ledger import (
     RowFates,
 )
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import PROVIDER_PSEUDONYMS
-from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, YEARS
+from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, PROVIDER_PSEUDONYMS, YEARS
 from deid_assets.store.events import is_of, rows_of
 from deid_assets.store.tables import Query, Table, quoted, write_table, write_view
 
@@ -124,7 +122,7 @@ def _followed_claim(table: str, column: str, candidate: Candidate) -> Followed:
     pseudonyms = Form("pseudonyms", f"h_{column}", renames=True)
     if column == "member_id":
         return Followed(table, column, (pseudonyms,), "MemberID")
-    if column in IDENTIFIERS:
+    if column in PROVIDER_PSEUDONYMS:
         return Followed(
             table, column, (Form("provider_suppression", f"h_{column}"), pseudonyms), PROVIDER_PSEUDONYMS[column]
         )  # fmt: skip
@@ -190,7 +188,7 @@ def _member_rows(made: LedgerTables) -> RowFates:
 
 def _claim_rows(policy: Policy, made: LedgerTables, known: Table, table: str) -> RowFates:
     """The fates of delivered events of a table, and what the steps made of the values of the released ones as h_<column>."""
-    if len(policy.event_tables) > 1:
+    if policy.has_other_events:
         alone = _scratch(made, "ledger_delivered_events")  # a table, whose rows have places
         write_table(alone, f"SELECT * FROM {made.claims.sql} WHERE {is_of(made.claims, table)}")
         made = replace(made, claims=alone)

@@ -10,8 +10,8 @@ from typing import Any
 
 from deid_assets.policy.cohort import CohortColumns
 from deid_assets.policy.problems import Path, Problem, did_you_mean
-from deid_assets.reference.known_columns import KNOWN
-from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS, EVENT_COLUMNS, PROVIDERS
+from deid_assets.reference.known_columns import KNOWN, PROVIDER_PSEUDONYMS
+from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS, EVENT_COLUMNS, place_of
 
 ROLES: Mapping[str, str] = {
     "direct_identifier": "identifies a person, is read to link releases of the same people, and is never released",
@@ -137,7 +137,7 @@ def _refuse_columns_in_source(found: _EarlierForm, kind: str) -> None:
             continue
         for key, entry in (("columns", "from"), ("date_formats", "date_formats"), ("same_as_claims", "same_as")):
             if key in own:
-                found.problems.append(Problem(("source", *_place(table), key), told.format(table, entry)))
+                found.problems.append(Problem(("source", *place_of(table), key), told.format(table, entry)))
         _describe(found, table, _without_columns(own))
 
 
@@ -204,7 +204,7 @@ def _longitudinal(found: _EarlierForm, tables: Mapping[str, Mapping[str, dict[st
         # Those of all tables of events are listed together: nothing that the adversary knows of them is different.
         level = listed.setdefault("members" if table == "members" else "claims", [])
         places.setdefault(("quasi_identifiers", table), ("columns", table))
-        places[("source", *_place(table), "columns")] = ("columns", table)
+        places[("source", *place_of(table), "columns")] = ("columns", table)
         for name, entry in columns.items():
             path: Path = ("columns", table, name)
             made = {key: value for key, value in entry.items() if key not in ("role", *_RELEASED)}
@@ -251,7 +251,7 @@ def _roles(name: str, is_declared: bool, table: str) -> tuple[str, ...]:
 
 def _known_keys(table: str, name: str, role: str) -> tuple[str, ...]:
     mapped = ("from", "date_formats") if name in _MAPPED.get(table, EVENT_COLUMNS) else ()
-    if name in PROVIDERS and table not in TABLES["longitudinal"]:
+    if name in PROVIDER_PSEUDONYMS and table not in TABLES["longitudinal"]:
         return (*mapped, "same_as")
     return (*mapped, *_RELEASED) if role == "quasi_identifier" else mapped
 
@@ -278,7 +278,7 @@ def _map(found: _EarlierForm, table: str, name: str, entry: Mapping[str, Any]) -
         for section, key in (("columns", "from"), ("date_formats", "date_formats")):
             if key in entry:
                 own = {**own, section: {**own.get(section, {}), name: entry[key]}}
-                found.places[("source", *_place(table), section, name)] = (*path, key)
+                found.places[("source", *place_of(table), section, name)] = (*path, key)
         if (same := entry.get("same_as")) is not None:
             if same != f"claims.{name}":
                 told = f"can be claims.{name}: providers of both tables then have one pseudonym each"
@@ -286,11 +286,6 @@ def _map(found: _EarlierForm, table: str, name: str, entry: Mapping[str, Any]) -
             own = {**own, "same_as_claims": [*own.get("same_as_claims", ()), name]}
         if own:
             _describe(found, table, own)
-
-
-def _place(table: str) -> tuple[str, ...]:
-    """Where the source describes a table."""
-    return (table,) if table in TABLES["longitudinal"] else ("events", table)
 
 
 # One table
@@ -432,7 +427,7 @@ def _of_claims(values: Mapping[str, Any]) -> Iterator[Column]:
             if name in mapped:
                 made = {"from": mapped[name]} | ({"date_formats": formats[name]} if name in formats else {})
                 made |= {"same_as": f"claims.{name}"} if name in source.get("same_as_claims", ()) else {}
-            at: list[Path] = [("source", *_place(table), "columns", name)] if name in mapped else []
+            at: list[Path] = [("source", *place_of(table), "columns", name)] if name in mapped else []
             at += [("columns", table, name)] if name not in mapped and made else []
             if name in listed:
                 number, one = listed[name]

@@ -24,7 +24,7 @@ from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import REPORTED, AttackSensitivity, NumberOfClaims
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.policy.sections.utility import Utility
-from deid_assets.reference.known_columns import EVENT_TABLE, IN_DAYS_IN_HOSPITAL, KNOWN, KnownColumn
+from deid_assets.reference.known_columns import EVENT_TABLE, IN_DAYS_IN_HOSPITAL, KNOWN, PROVIDER_PSEUDONYMS, KnownColumn
 from deid_assets.sources.delivery import EVENT_COLUMNS, YEARS_BY_DEFAULT, SourceOptions, TablesSource
 from deid_assets.sources.diagnosis_systems import DiagnosisCodes
 from deid_assets.store.events import number_of
@@ -236,7 +236,7 @@ class Policy(ReleasePolicy):
     @property
     def event_table_of(self) -> dict[str, str]:
         """The table of each claim-level quasi-identifier that is of one table, where there are several tables of events."""
-        if len(self.event_tables) == 1:
+        if not self.has_other_events:
             return {}
         listed = (column for column in self.claim_names if column not in longitudinal.DATE_COLUMNS)
         return {column: self.columns.table_of(column) for column in listed}
@@ -244,8 +244,13 @@ class Policy(ReleasePolicy):
     @property
     def event_columns(self) -> tuple[str, ...]:
         """What claims have beside the columns that every policy knows: declared ones, and the table where there are several."""
-        table = (EVENT_TABLE,) if len(self.event_tables) > 1 else ()
+        table = (EVENT_TABLE,) if self.has_other_events else ()
         return (*sorted(self.columns.of_events), *table)
+
+    @property
+    def has_other_events(self) -> bool:
+        """Whether there are other tables of events beside the claims."""
+        return len(self.event_tables) > 1
 
     def claim_columns_of(self, table: str) -> tuple[str, ...]:
         """The quasi-identifiers of one table of events; what is known of dates is known of each."""
@@ -281,7 +286,7 @@ class Policy(ReleasePolicy):
         if table == "claims":
             alone = {EVENT_TABLE}.union(*(names for one, names in own.items() if one != table))
             return tuple(name for name in columns if name not in alone)
-        providers = {name for column, name in longitudinal.PROVIDER_PSEUDONYMS.items() if column in self.mapped_of(table)}
+        providers = {name for column, name in PROVIDER_PSEUDONYMS.items() if column in self.mapped_of(table)}
         dates = {self.claim_names[column] for column in self.claim_names if column in longitudinal.DATE_COLUMNS}
         dates |= set() if self.dates is None else {self.dates.release_as}
         kept = {"MemberID", "Year", *providers, *dates, *own[table]}
@@ -292,7 +297,7 @@ class Policy(ReleasePolicy):
         """Columns by which providers are recognized: groups of codes, what other tables tell but no numbers, and the table."""
         others = (column for table in self.event_tables[1:] for column in self.claim_columns_of(table))
         of_others = (one for one in others if one not in (*self.numbers, *longitudinal.DATE_COLUMNS))
-        return (*PATTERN, *of_others, *((EVENT_TABLE,) if len(self.event_tables) > 1 else ()))
+        return (*PATTERN, *of_others, *((EVENT_TABLE,) if self.has_other_events else ()))
 
     def hierarchy_of(self, column: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier."""

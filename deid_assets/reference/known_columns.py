@@ -157,6 +157,13 @@ UNREADABLE: Mapping[str, str] = {
 DECLARED_CODES, UNREADABLE_DECLARED = "declared_codes", "unreadable_declared"
 """Columns of claims where a policy declares columns of codes: the codes that lists read, and how many cannot be read."""
 
+PROVIDERS: Mapping[str, tuple[str, str]] = {
+    "provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP"),
+}  # fmt: skip
+"""Kinds of providers: their column, and its name in the release."""
+PROVIDER_PSEUDONYMS: Mapping[str, str] = dict(PROVIDERS.values())
+"""Columns of providers, and their names in the release."""
+
 EVENT_TABLE = "event_table"
 """Column of claims that says which table a row is of, where a policy has other tables of events: their rows are beside those of
 the claims, and have none of the columns that are only of claims."""

@@ -56,8 +56,7 @@ ENROLMENT = ("enrolled_from", "enrolled_until")
 """First and last day of a member's enrolment, or of a span of it; read for what is derived of it."""
 DELIVERED_MEMBER_COLUMNS = (*MEMBER_COLUMNS, *ENROLMENT)
 """What a delivery may contain about a member."""
-PROVIDERS = ("provider_id", "vendor_id", "pcp_id")
-EVENT_COLUMNS = ("claim_id", "member_id", *PROVIDERS, "year", "service_date")
+EVENT_COLUMNS = ("claim_id", "member_id", *known_columns.PROVIDER_PSEUDONYMS, "year", "service_date")
 """What a delivery may contain about an event in another table than the claims, beside columns that a policy declares."""
 DATE_COLUMNS = ("birth_date", "death_date", *ENROLMENT, "service_date", *CLAIM_INGREDIENTS)
 
@@ -271,10 +270,21 @@ class TableMap(_Model):
         return file
 
 
+def place_of(table: str) -> tuple[str, ...]:
+    """Where the source of a policy describes a table of members, claims or other events."""
+    return (table,) if table in ("members", "claims") else ("events", table)
+
+
 def _refuse_unknown(columns: dict[str, str], allowed: tuple[str, ...]) -> None:
     unknown = sorted(set(columns) - set(allowed))
     if unknown:
         raise ValueError(f"no canonical column {', '.join(unknown)}; allowed: {', '.join(allowed)}")
+
+
+def _require_event(columns: dict[str, str], allowed: tuple[str, ...]) -> None:
+    _refuse_unknown(columns, allowed)
+    if "member_id" not in columns or not {"service_date", "year"} & set(columns):
+        raise ValueError("member_id and one of service_date, year must be mapped")
 
 
 class MembersMap(TableMap):
@@ -329,9 +339,7 @@ class ClaimsMap(TableMap):
     @field_validator("columns")
     @classmethod
     def _enough(cls, columns: dict[str, str]) -> dict[str, str]:
-        _refuse_unknown(columns, DELIVERED_CLAIM_COLUMNS)
-        if "member_id" not in columns or not {"service_date", "year"} & set(columns):
-            raise ValueError("member_id and one of service_date, year must be mapped")
+        _require_event(columns, DELIVERED_CLAIM_COLUMNS)
         if ("admission_date" in columns) != ("discharge_date" in columns):
             raise ValueError("admission_date and discharge_date go together: map both or neither")
         codes = [columns[name] for names in CODE_COLUMNS.values() for name in names if name in columns]
@@ -367,9 +375,7 @@ class EventsMap(TableMap):
     @field_validator("columns")
     @classmethod
     def _enough(cls, columns: dict[str, str]) -> dict[str, str]:
-        _refuse_unknown(columns, EVENT_COLUMNS)
-        if "member_id" not in columns or not {"service_date", "year"} & set(columns):
-            raise ValueError("member_id and one of service_date, year must be mapped")
+        _require_event(columns, EVENT_COLUMNS)
         return columns
 
     @model_validator(mode="after")

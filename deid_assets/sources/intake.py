@@ -19,6 +19,7 @@ from deid_assets.reference.known_columns import (
     DECLARED_CODES,
     EVENT_TABLE,
     GROUPED,
+    PROVIDER_PSEUDONYMS,
     UNREADABLE,
     UNREADABLE_DECLARED,
     CodeKind,
@@ -29,7 +30,6 @@ from deid_assets.sources.delivery import (
     FURTHER,
     FURTHER_DIAGNOSES,
     MEMBER_COLUMNS,
-    PROVIDERS,
     Delivery,
     DesynpufSource,
     SourceOptions,
@@ -395,16 +395,19 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
     own = [(name, kind) for kind, columns in CLAIM_CODE_COLUMNS.items() for name in columns if name != FURTHER]
     further = [counts("diagnosis", column) for column in FURTHER_DIAGNOSES if column in given]
     together = [" + ".join(sums) for sums in zip(*further, strict=True)] or ["0::BIGINT"] * 3
-    rows = [row(name, kind, counts(kind, name)) for name, kind in own] + [row(FURTHER, "diagnosis", together)]
-    every = []
+    rows: dict[str, list[str]] = {table: [] for table in delivered.declared.events} | {
+        "claims": [row(name, kind, counts(kind, name)) for name, kind in own] + [row(FURTHER, "diagnosis", together)]
+    }
     for table, columns in delivered.declared.events.items():
         for name, coded in delivered.declared.coded_of(table).items():
             text = columns[name].cells[0].sql
-            rows.append(row(name, coded.kind, (f"count({text})", f"count(*) FILTER ({coded.unknown})", "0::BIGINT")))
-        if rows:
-            every.append(f"SELECT [{', '.join(rows)}] AS found FROM typed_{table} AS t WHERE {quarantine.kept(table)}")
-        rows = []
-    return f"SELECT unnest(found, recursive := true) FROM ({' UNION ALL '.join(every)})"
+            rows[table].append(row(name, coded.kind, (f"count({text})", f"count(*) FILTER ({coded.unknown})", "0::BIGINT")))
+    every = " UNION ALL ".join(
+        f"SELECT [{', '.join(of_table)}] AS found FROM typed_{table} AS t WHERE {quarantine.kept(table)}"
+        for table, of_table in rows.items()
+        if of_table
+    )
+    return f"SELECT unnest(found, recursive := true) FROM ({every})"
 
 
 def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:
@@ -501,7 +504,7 @@ def _events_select(quarantine: Quarantine, delivered: Delivered, table: str) -> 
     columns = [
         f"{literal(table + BETWEEN)} || t.claim_id AS claim_id",
         "t.member_id",
-        *(provider(column) for column in PROVIDERS),
+        *(provider(column) for column in PROVIDER_PSEUDONYMS),
         "t.year",
         "t.service_date",
         *(f"0::INTEGER AS {name}" for name in UNREADABLE.values()),

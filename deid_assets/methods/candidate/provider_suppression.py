@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
-from deid_assets.reference.known_columns import GROUPED
+from deid_assets.reference.known_columns import GROUPED, PROVIDER_PSEUDONYMS
 from deid_assets.store.tables import Table, quoted
 
 PATTERN = tuple(GROUPED.values())
-IDENTIFIERS = ("provider_id", "vendor_id", "pcp_id")
+IDENTIFIERS = tuple(PROVIDER_PSEUDONYMS)
 
 ProviderEstimator = Literal["counted", "large_sample", "truncated_poisson", "truncated_binomial", "test"]
 

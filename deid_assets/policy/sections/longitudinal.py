@@ -34,9 +34,7 @@ MEMBER_COLUMNS, CLAIM_COLUMNS = tuple(known_columns.MEMBERS), tuple(known_column
 DATE_COLUMNS = tuple(known_columns.DATES)
 """What an adversary may know about the dates of claims if a policy releases dates."""
 
-PROVIDER_PSEUDONYMS = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
-"""Columns of providers, and their names in the release."""
-PSEUDONYM_COLUMNS = ("MemberID", *PROVIDER_PSEUDONYMS.values())
+PSEUDONYM_COLUMNS = ("MemberID", *known_columns.PROVIDER_PSEUDONYMS.values())
 PASSED_ON_COLUMNS = ("Year", "PayDelay", "CharlsonIndex", "SupLOS")
 """Claim columns that are published without a hierarchy, and judged by what they disclose beside the others."""
 

@@ -30,7 +30,7 @@ from deid_assets.methods.preparation.eligibility import opt_out_match
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import EVENT_TABLE
+from deid_assets.reference.known_columns import EVENT_TABLE, PROVIDER_PSEUDONYMS
 from deid_assets.release.gate import cross_check as by_query
 from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table, quoted, write_table, write_view
@@ -252,9 +252,8 @@ def provider_refusals(
             (*IDENTIFIERS, *(column for column in pattern if column == EVENT_TABLE)),
         ),
     )
-    shown = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
     found = []
-    for identifier, released in shown.items():
+    for identifier, released in PROVIDER_PSEUDONYMS.items():
         same = " AND ".join(f"s.{quoted(columns[column])} IS NOT DISTINCT FROM p.{quoted(column)}" for column in pattern)
         rows = staged.claims.query(
             f"""SELECT count(*) AS n FROM {staged.claims.sql} AS s
