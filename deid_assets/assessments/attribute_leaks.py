@@ -446,9 +446,7 @@ def _worst_table(
     """Claims that several columns single out together, and claims: of the table of events in which they are most."""
     found = [(0, 0)]
     for table in policy.event_tables:
-        own = set(policy.columns_of_file(table, names))
-        listed = [name for name in names if name in own]
-        if listed:
+        if listed := policy.columns_of_file(table, names):
             row = _by_value(rows_of(staged, table), rows_of(held, table), listed, expressions, policy.safe_class_size)
             found.append((int(row["singled_claims"]), int(row["claims"])))
     return max(found, key=lambda one: one[0] / max(one[1], 1))

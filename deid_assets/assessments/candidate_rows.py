@@ -48,7 +48,7 @@ class ReleasedRows(Candidate):
             policy.numbers,
             released_date_columns(policy),
             policy.attribute_names,
-            with_table=len(policy.event_tables) > 1,
+            with_table=policy.has_other_events,
         )
         identified = identified_claims(policy, self.tables["held"], self.tables["known"])
         rows = released_tables.claims_query(self.recoding, identified, self.claim_levels, published, with_claim_id)

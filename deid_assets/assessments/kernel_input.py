@@ -207,8 +207,8 @@ def adversary_of(policy: Policy, profiles: Table) -> Adversary:
     """Input for computing the adversary's power on generalized data."""
     numbers = {column: policy.numbers_of_events(column) for column in claim_columns(policy)}
     counted = {of: encoding.events_of_released(profiles, of) for of in {("claims",), *numbers.values()}}
-    others = {place: counted[of] for place, of in enumerate(numbers.values()) if of != ("claims",)}
-    return Adversary(counted["claims",], policy.adversary.power, policy.adversary.rounding, others)
+    events = tuple(counted[of] for of in numbers.values())
+    return Adversary(counted["claims",], policy.adversary.power, policy.adversary.rounding, events)
 
 
 def chosen_frame(policy: Policy, node: tuple[int, ...]) -> pd.DataFrame:

@@ -280,7 +280,7 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
 
 def _tables_known_jointly(policy: Policy) -> tuple[list[int] | None, ...]:
     """The places of the quasi-identifiers of each table of events; None where there is one table."""
-    if len(policy.event_tables) == 1:
+    if not policy.has_other_events:
         return (None,)
     columns = list(policy.claim_names)
     own = ([columns.index(column) for column in policy.claim_columns_of(table)] for table in policy.event_tables)

@@ -249,10 +249,11 @@ def compared_columns(policy: Policy, compared: compared_tables.Compared) -> Iter
     """Released name, tables before and after, and column in them, of every column that is compared."""
     for column in compared.member_columns:
         yield policy.quasi_identifier(column).release_as, compared.members_before, compared.members_after, column
+    of_claims = policy.columns_of_file("claims", compared.claim_columns)
     for table in policy.event_tables:
         of_table = compared.of(policy, table)
         for name in of_table.claim_columns:
-            shared = table != "claims" and name in compared.of(policy, "claims").claim_columns
+            shared = table != "claims" and name in of_claims
             yield f"{table}_{name}" if shared else name, of_table.claims_before, of_table.claims_after, name
 
 

@@ -42,8 +42,7 @@ def adversary_power(step: Step[Policy], value_diversity: Table, member_profiles:
     """The adversary power p_ih: how many values of each quasi-identifier an adversary knows about each released member."""
     adversary = step.policy.adversary
     numbers = {column: step.policy.numbers_of_events(column) for column in _measured(step.policy)}
-    others = {column: of for column, of in numbers.items() if of != ("claims",)}
-    rows = value_diversity.query(values_of_members(value_diversity, member_profiles, others))
+    rows = value_diversity.query(values_of_members(value_diversity, member_profiles, numbers))
     found = power_by_quasi_identifier(rows, adversary.power, adversary.rounding)
     step.tell({"mean_power": float(found["power"].mean()) if len(found) else 0.0})
     return found

@@ -5,7 +5,7 @@ from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.counts.published import FILES as COUNTS
 from deid_assets.store.events import events_file
 
-MEMBERS, CLAIMS = "Members", "Claims"
+MEMBERS = "Members"
 RECORDS, PEOPLE = "Records", "People"
 """The one table of a flat policy, and that of a cohort's."""
 

@@ -20,7 +20,6 @@ from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.gate.judgement import Staged, row_refusals
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.published_tables import MEMBERS, days_file
-from deid_assets.schemas.candidate import released_columns_of
 from deid_assets.schemas.cohort import release_people_contract
 from deid_assets.store.events import events_file, is_of
 from deid_assets.store.tables import Table, connect, literal, quoted, write_table
@@ -57,15 +56,15 @@ def stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], prof
 
 def _rows_of(policy: Policy, claims: Table, table: str) -> str | Table:
     """The rows of one table of events, in the columns of its file."""
-    if len(policy.event_tables) == 1:
+    if not policy.has_other_events:
         return claims
-    columns = ", ".join(map(quoted, released_columns_of(policy, table)))
+    columns = ", ".join(map(quoted, policy.columns_of_file(table, list(claims.columns()))))
     return f"SELECT {columns} FROM {claims.sql} WHERE {is_of(claims, table)}"
 
 
 def staged_events(policy: Policy, profiles: Table) -> dict[str, Table]:
     """The staged tables of events, as read back, by their names."""
-    if len(policy.event_tables) == 1:
+    if not policy.has_other_events:
         return {"claims": Table(profiles.file, SCHEMA, "staged_release_claims")}
     return {table: Table(profiles.file, SCHEMA, f"staged_events_{table}") for table in policy.event_tables}
 

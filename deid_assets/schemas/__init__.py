@@ -66,7 +66,7 @@ def _with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> 
     for kind, assets in TABLES.items():
         columns = declared[kind]
         found |= {asset: found[asset].add_columns(columns) for asset in assets if columns and asset in found}
-    if len(policy.event_tables) > 1:
+    if policy.has_other_events:
         found |= {asset: found[asset].add_columns(columns) for asset, columns in longitudinal.of_other_events(policy).items()}
     if policy.columns.declared.coded:
         found |= {

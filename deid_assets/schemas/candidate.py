@@ -67,11 +67,6 @@ def events_of_tables(policy: Policy) -> dict[str, Column]:
     return {EVENT_TABLE: text("the table of events that the row is of", one_of(tables, "a table of events"))}
 
 
-def released_columns_of(policy: Policy, table: str) -> tuple[str, ...]:
-    """The columns of the file of one table of events, in their order in `release_claims`."""
-    return policy.columns_of_file(table, list(release_contracts(policy)["release_claims"].columns))
-
-
 def _claim_year(policy: Policy) -> Column:
     of_member = policy.dates is not None and policy.dates.format != "dates"
     return text(

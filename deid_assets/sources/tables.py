@@ -16,6 +16,7 @@ from deid_assets.sources.delivery import (
     SyntheticSource,
     TableMap,
     TablesSource,
+    place_of,
 )
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.files import IntakeState, SourceTable, unite
@@ -96,15 +97,13 @@ def _lay_out(staging: IntakeState, source_table: str, files: list[SourceTable], 
 
 def _files(staging: IntakeState, delivery: Delivery, table: TableMap, source_table: str, delimiter: str) -> list[SourceTable]:
     """The files of one table: below each folder of the delivery, or among its listed files."""
-    found: list[Path] = []
+    place, found = ".".join(("source", *place_of(source_table))), list[Path]()
     for path in delivery.paths:
         if not path.is_dir():
             if table.file is None or path.name == table.file or fnmatch.fnmatch(path.name, table.file):
                 found.append(path)
         elif table.file is None:
-            raise DeliveryError(
-                f"delivery {delivery.key} is a folder: the policy must name the file ({_place(source_table)}.file)"
-            )
+            raise DeliveryError(f"delivery {delivery.key} is a folder: the policy must name the file ({place}.file)")
         elif path / table.file in staging.received:
             # A name may contain the characters of a pattern; as a pattern, it would match other files.
             found.append(path / table.file)
@@ -112,13 +111,8 @@ def _files(staging: IntakeState, delivery: Delivery, table: TableMap, source_tab
             found.extend(sorted(file for file in path.glob(table.file) if file in staging.received))
     if not found:
         raise DeliveryError(f"{table.file}: missing file; it should contain {source_table} of delivery {delivery.key}")
-    unnamed = f"the policy must name the table ({_place(source_table)}.table)"
+    unnamed = f"the policy must name the table ({place}.table)"
     return [SourceTable(path, table.table, delimiter, unnamed) for path in found]
-
-
-def _place(source_table: str) -> str:
-    """Where a policy describes a table."""
-    return f"source.{source_table}" if source_table in ("members", "claims") else f"source.events.{source_table}"
 
 
 def _format(path: Path, staging: IntakeState) -> str:

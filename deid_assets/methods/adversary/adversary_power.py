@@ -336,7 +336,7 @@ def _exact(fact: NDArray[np.int64], cap: float) -> Fraction:
 
 
 def values_of_members(
-    value_diversity: Table, profiles: Table, others: Mapping[str, Sequence[str]] = MappingProxyType({})
+    value_diversity: Table, profiles: Table, events: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> str:
     """SELECT member_id, quasi_identifier, n_values, differing_pairs and claims of every member and quasi-identifier.
 
@@ -344,12 +344,12 @@ def values_of_members(
 
     Parameters
     ----------
-    others
-        Quasi-identifiers of other tables of events: columns of `profiles` with the numbers of these, which are added.
+    events
+        Quasi-identifier -> the columns of `profiles` whose numbers of events are added; `claims` where it is not listed.
     """
-    cases = "".join(f" WHEN '{name}' THEN {' + '.join(map(quoted, numbers))}" for name, numbers in others.items())
-    events = f"CASE quasi_identifier{cases} ELSE claims END AS claims" if cases else "claims"
-    return f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, {events}
+    cases = "".join(f" WHEN '{name}' THEN {' + '.join(map(quoted, numbers))}" for name, numbers in events.items())
+    number = f"CASE quasi_identifier{cases} ELSE claims END AS claims" if cases else "claims"
+    return f"""SELECT member_id, quasi_identifier, n_values, differing_pairs, {number}
         FROM {value_diversity.sql} JOIN {profiles.sql} USING (member_id)
         WHERE quasi_identifier <> 'year' ORDER BY quasi_identifier, member_id"""
 

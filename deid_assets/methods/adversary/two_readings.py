@@ -7,8 +7,8 @@ on the lattice. The appendix computes the power on the generalized data and deci
 measured on the chosen node, and the larger share gates.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,19 +28,18 @@ class Adversary:
         (n,) claims of each released member before the long tail is truncated, in the order of the targets.
     power, rounding
         p_m, and the rounding of the formula.
-    others
-        By place of a claim-level quasi-identifier of another table of events: (n,) rows of that table.
+    events
+        For each claim-level quasi-identifier, the (n,) events of its table; empty where there are claims only.
     """
 
     claims: np.ndarray
     power: int
     rounding: Rounding
-    others: Mapping[int, np.ndarray] = field(default_factory=dict)
+    events: tuple[np.ndarray, ...] = ()
 
     def of(self, keep: np.ndarray) -> "Adversary":
         """Return the adversary for the targets selected by a (n,) bool mask."""
-        others = {place: events[keep] for place, events in self.others.items()}
-        return Adversary(self.claims[keep], self.power, self.rounding, others)
+        return Adversary(self.claims[keep], self.power, self.rounding, tuple(one[keep] for one in self.events))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +64,9 @@ def literal_power(computation: NodeComputation, node: Sequence[int], adversary: 
     data = computation.data
     levels = generalization_at(data, computation.dimensions, node).histories
     powers = []
-    for place, (known, domain, level) in enumerate(zip(data.known, data.history_domains, levels, strict=True)):
+    every = adversary.events or (adversary.claims,) * len(data.known)
+    for known, domain, level, events in zip(data.known, data.history_domains, levels, every, strict=True):
         pairs = value_pairs(known.offsets, domain.levels[level][known.codes])
-        events = adversary.others.get(place, adversary.claims)
         powers.append(power_of(events, pairs, adversary.power, adversary.rounding))
     return tuple(powers)
 

@@ -137,18 +137,18 @@ def linked_members(
     numbers = dict.fromkeys(("claims", *table_of), np.zeros(len(targets), dtype=np.int64))
     for table, own in zip(table_of, claims, strict=True):
         numbers[table] = np.maximum(numbers[table], own)
+    number = tuple(numbers[table] for table in table_of)
     powers = tuple(
-        power_of(numbers[table], value_pairs(own.offsets, own.codes), power, rounding)
-        for own, table in zip(known, table_of, strict=True)
+        power_of(events, value_pairs(own.offsets, own.codes), power, rounding)
+        for own, events in zip(known, number, strict=True)
     )
-    others = {place: numbers[table] for place, table in enumerate(table_of) if table != "claims"}
     data = LongitudinalData(
         classes[:, None], (Domain((np.arange(int(classes.max()) + 1),)),), tuple(held), tuple(domains), targets, tuple(known),
         powers,
     )  # fmt: skip
     dimensions = tuple(Dimension(name, (), (place,), _LEVELS) for place, name in enumerate(columns["name"]))
     return LinkedMembers(
-        data, dimensions, Adversary(numbers["claims"], power, rounding, others), np.asarray(found["tag"])[targets]
+        data, dimensions, Adversary(numbers["claims"], power, rounding, number), np.asarray(found["tag"])[targets]
     )
 
 

@@ -17,7 +17,7 @@ from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.gate.judgement import Staged
-from deid_assets.schemas.candidate import release_contracts, released_columns_of
+from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.cohort import release_people_contract
 from deid_assets.schemas.contract import contract
 from deid_assets.schemas.flat import release_records_contract
@@ -168,8 +168,9 @@ def described_tables(
     found = {
         "Members": DescribedTable(staged.members, contracts["release_members"], of(members), {}),
     }
+    released = contracts["release_claims"].columns
     for name_of_events, one in events.items():
-        own = {name: contracts["release_claims"].columns[name] for name in released_columns_of(policy, name_of_events)}
+        own = {name: released[name] for name in policy.columns_of_file(name_of_events, list(released))}
         hierarchies = of({name: column for name, column in claims.items() if name in own})
         found[events_file(name_of_events)] = DescribedTable(one, contract(own), hierarchies, {})
     for year, table in days.items():
