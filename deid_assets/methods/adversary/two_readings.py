@@ -8,7 +8,7 @@ measured on the chosen node, and the larger share gates.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,10 @@ class Adversary:
     def of(self, keep: np.ndarray) -> "Adversary":
         """Return the adversary for the targets selected by a (n,) bool mask."""
         return Adversary(self.claims[keep], self.power, self.rounding, tuple(one[keep] for one in self.events))
+
+    def knowing(self, columns: Sequence[int]) -> "Adversary":
+        """Return the adversary who knows only these claim-level quasi-identifiers, given by position."""
+        return replace(self, events=tuple(self.events[column] for column in columns) if self.events else ())
 
 
 @dataclass(frozen=True, eq=False)

@@ -237,7 +237,7 @@ class _Remedies:
             return 0.0, HIGH_RISK
         changed = Judge(
             self._left(change),
-            judge.adversary,
+            judge.adversary.knowing(self._places(change)[1]),
             lambda name: judge.keys(f"tried: {name}"),
             replace(demands, suppress_at_most=at_most),
             self._gates_left(change),

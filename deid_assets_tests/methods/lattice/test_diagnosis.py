@@ -47,7 +47,8 @@ def diagnosis(
     other_gates: OtherGates | None = None, together: dict | None = None, **options
 ):  # fmt: skip
     computation = NodeComputation(data, [Dimension("common", (), (0,), 2)], k, extract=extract)
-    adversary = Adversary(data.known[0].counts, 2, "nearest")
+    events = data.known[0].counts
+    adversary = Adversary(events, 2, "nearest", (events,) * len(data.known))
     demands = Demands(MAX_SHARE, DRAWS, 0.9, suppress_at_most, 0.8)
     columns = Columns(["sex", "constant"], ["common", "own"], together or {})
     judge = Judge(computation, adversary, keys, demands, other_gates)
