@@ -9,7 +9,7 @@ exactly the same cells for each of them follows in one of two ways:
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -61,12 +61,20 @@ def attacked(found: MaskedCounts, draws: np.random.Generator) -> list[Attacked]:
     return [Attacked(component, is_hidden[inside], fillings[:, inside]) for inside, component in groups]
 
 
-def fillings_of(tables: CountTables, matrix: np.ndarray, shown: list[int | str], draws: np.random.Generator) -> np.ndarray:
-    """Counts that fit what is published, by solving the sums for some marks and trying all numbers for the others."""
+def fillings_of(
+    tables: CountTables, matrix: np.ndarray, shown: Sequence[int | str], draws: np.random.Generator, smallest: int = 1
+) -> np.ndarray:
+    """Counts that fit what is published, by solving the sums for some marks and trying all numbers for the others.
+
+    Parameters
+    ----------
+    smallest
+        What a T may stand for at least.
+    """
     mark = np.array([str(one) if isinstance(one, str) else "" for one in shown])
     # Marks that are solved for come first: an H, of which there are more numbers to try.
     unknown = np.concatenate([np.flatnonzero(mark == "H"), np.flatnonzero(mark == "T")])
-    low = np.where(mark == "T", 1, np.maximum(11, tables.counts - REACH))[unknown]
+    low = np.where(mark == "T", smallest, np.maximum(11, tables.counts - REACH))[unknown]
     high = np.where(mark == "T", 10, tables.counts + REACH)[unknown]
     rows = np.column_stack([matrix[:, unknown], -matrix @ np.where(mark == "", tables.counts, 0)]).astype(float)
     solved = _reduced(rows, len(unknown))

@@ -17,6 +17,7 @@ from deid_assets.methods.counts.readers import ReaderAudit, read
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum, sum_matrix
 from deid_assets_tests import examples
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, three_way, two_way
+from deid_assets_tests.methods.counts.reader_attack import fillings_of
 
 KEY = bytes(range(32))
 
@@ -261,3 +262,21 @@ def test_of_very_many_possible_values_each_may_be_unlikely():
     names = group([100, 500]).cells
     found = mask(CountTables(names, np.array([600, 100, 500]), group([100, 500]).sums), KEY, SmallCounts(300, 7))
     assert found.shown[1] == "T" and "H" in found.shown
+
+
+def test_where_zeros_are_protected_nobody_computes_that_all_or_none_of_a_group_are_in_a_cell():
+    """By all counts that fit the marks: some have a count above 0 in the cell, and some have others in the total."""
+    draws, rule, judged = np.random.default_rng(6), SmallCounts(zeros_shown=False), 0
+    for _ in range(20):
+        inner = draws.choice([0, 0, 4, 12, 15, 40], (2, draws.integers(2, 4)))
+        tables = two_way(inner)
+        try:
+            found = mask(tables, draws.bytes(32), rule)
+        except UnprotectedError:
+            continue
+        filled = fillings_of(tables, sum_matrix(tables.cells, tables.sums).toarray(), found.shown, draws, rule.smallest())
+        counts, true = (dict(zip(tables.cells, of, strict=True)) for of in (filled.T, tables.counts))
+        for total, part in ((one.total, part) for one in tables.sums for part in one.parts):
+            assert (counts[part] > 0).any() and (counts[part] < counts[total]).any()
+            judged += true[part] in (0, true[total])
+    assert judged > 20
