@@ -251,7 +251,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 4, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 6, *["policies.md"] * 4,
+        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 6, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -367,9 +367,16 @@ def test_a_flat_policy(tmp_path):
     assert policy.risk.k == 5 and policy.person_column is None and len(policy.columns) == 3
 
 
+def test_totals_of_columns_that_are_not_released():
+    values, shown = with_tables("unit: span"), example("counts.md", "columns")
+    members = values["columns"]["members"] | shown["columns"]["members"]
+    policy = policy_from(values | {"columns": values["columns"] | {"members": members}, "counts": shown["counts"]})
+    assert [total.by for total in policy.counts.totals] == [("age", "sex"), ()]
+
+
 def test_counts_of_a_flat_table_and_several_records_of_a_person():
     """The example has columns of another table than that of the tests, but for Age and Likes."""
-    section, source = (yaml.safe_load(text) for text in blocks(DOCS / "counts.md", "yaml")[2:])
+    section, source = (yaml.safe_load(text) for text in blocks(DOCS / "counts.md", "yaml")[3:])
     source["source"]["file"] = FLAT["source"]["file"]
     policy = policy_from(FLAT | section | source)
     assert (policy.records_per_person, policy.counts.ordered) == (3, ("Age",))

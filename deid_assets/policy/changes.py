@@ -30,7 +30,7 @@ def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
         if set(change.without) & set(policy.columns.all):
             sections |= _sections(policy, "columns")
             for part in sections["columns"].values():
-                for column in set(part) & set(change.without):
+                for column in set(part) & set(change.without) - {total.column for total in policy.counts.totals}:
                     del part[column]
         sections |= _tables_left(policy, set(change.without), sections)
         left = {entry["release_as"] for part in listed.values() for entry in part}

@@ -218,9 +218,11 @@ def _longitudinal(found: _EarlierForm, tables: Mapping[str, Mapping[str, dict[st
                 level.append({"column": name} | _part(entry, _RELEASED))
             elif entry["role"] == "attribute" and "kind" in entry:
                 if table == "members":
-                    _wrong_role(found, path, "quasi_identifier")
+                    _wrong_role(found, path, *_roles(name, True, table))
                 _list(found, ("attributes", len(attributes)), path)
                 attributes.append({"column": name} | _part(entry, _RELEASED))
+            elif entry["role"] == "dropped" and "kind" in entry and table == "members":
+                _only(found, path, entry, tuple(made))
             elif (roles := _roles(name, "kind" in entry, table)) and entry["role"] not in roles:
                 _wrong_role(found, path, *roles)
     if any(declared.values()):
@@ -241,7 +243,7 @@ def _part(entry: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
 def _roles(name: str, is_declared: bool, table: str) -> tuple[str, ...]:
     """What a column of claims or members can be, if not a quasi-identifier."""
     if is_declared:
-        return ("quasi_identifier",) if table == "members" else ("quasi_identifier", "attribute")
+        return ("quasi_identifier", "dropped") if table == "members" else ("quasi_identifier", "attribute")
     if name in PSEUDONYMS:
         return ("pseudonym",)
     if name in PASSED_ON:
@@ -422,7 +424,8 @@ def _of_claims(values: Mapping[str, Any]) -> Iterator[Column]:
             for number, one in enumerate(values["quasi_identifiers"][level])
             if table == "members" or of_others.get(one["column"], "claims") == table
         }
-        for name in [*(name for name in mapped if name not in listed), *listed]:
+        dropped = declared.get(table) or {} if table == "members" else {}
+        for name in dict.fromkeys((*(name for name in (*mapped, *dropped) if name not in listed), *listed)):
             made = dict((declared.get(table) or {}).get(name, {}))
             if name in mapped:
                 made = {"from": mapped[name]} | ({"date_formats": formats[name]} if name in formats else {})
@@ -434,7 +437,7 @@ def _of_claims(values: Mapping[str, Any]) -> Iterator[Column]:
                 role: dict[str, Any] = {"role": "quasi_identifier"} | {key: one[key] for key in ("hierarchy", "release_as")}
                 at.append(("quasi_identifiers", level, number))
             else:
-                role = {"role": _roles(name, False, table)[-1]}
+                role = {"role": _roles(name, name in dropped, table)[-1]}
             yield Column(table, name, made | role, tuple(at))
         for number, one in enumerate(attributes if table != "members" else ()):
             if of_others.get(one["column"], "claims") != table:

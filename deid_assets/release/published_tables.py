@@ -24,7 +24,8 @@ def published_tables(policy: AnyPolicy) -> tuple[str, ...]:
     >>> published_tables(policy_by_name("heritage"))
     ('Members', 'Claims', 'DaysInHospital_Y2', 'DaysInHospital_Y3', 'Attrition', 'Characteristics', 'Distributions')
     """
-    counts = COUNTS if policy.counts.protection != "none" else ()
+    counts = tuple(name for name in COUNTS if name != "Totals" or policy.counts.has_totals)
+    counts = counts if policy.counts.protection != "none" else ()
     if not policy.has_events:
         return ({"flat": RECORDS, "cohort": PEOPLE}[policy.kind], *counts)
     days = (days_file(year) for year, column in YEARS.items() if policy.publishes(column))

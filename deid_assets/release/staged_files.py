@@ -14,7 +14,6 @@ from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import EVENT_TABLE, YEARS
-from deid_assets.release.counts.published import FILES as COUNT_FILES
 from deid_assets.release.counts.published import ORDER
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.gate.judgement import Staged, row_refusals
@@ -101,7 +100,7 @@ def stage_counts(staging: Staging, tables: Mapping[str, pd.DataFrame], beside: T
         A table of the restricted store, whose file has the scratch schema.
     """
     staged = {}
-    for name in COUNT_FILES:
+    for name in tables:
         made = Table(beside.file, SCHEMA, f"made_{name.lower()}")
         write_table(made, tables[name])
         with connect(beside.file) as connection:

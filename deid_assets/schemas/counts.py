@@ -3,14 +3,22 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Column, DataFrameSchema
 
-from deid_assets.methods.counts.cohort import ATTRITION, CHARACTERISTICS, CLAIMS, EXCLUDED, PERCENTILES, REMAINING
+from deid_assets.methods.counts.cohort import (
+    ATTRITION,
+    CHARACTERISTICS,
+    CLAIMS,
+    EXCLUDED,
+    PERCENTILES,
+    REMAINING,
+    TOTALS,
+)
 from deid_assets.methods.counts.tables import HIDDEN, SMALL
 from deid_assets.schemas.contract import Role, column, contract, count, measure, number, one_of, text, within
 
 _NAME = {
-    "table": text("the table", one_of([ATTRITION, CHARACTERISTICS, CLAIMS], "one of the 3 tables")),
-    "row": text("step, or characteristic"),
-    "column": text("what is counted of a step, or class of the characteristic"),
+    "table": text("the table", one_of([ATTRITION, CHARACTERISTICS, CLAIMS, TOTALS], "one of the 4 tables")),
+    "row": text("step, characteristic, or what is summed by what"),
+    "column": text("what is counted of a step, or class"),
 }
 _POSITION = {"position": number("order of the cells in the table")}
 _PEOPLE = {
@@ -24,7 +32,7 @@ CONTRACTS = {
         {
             **_NAME,
             **_POSITION,
-            "count": count("exact count", "people or claims"),
+            "count": count("exact count or sum", "people, claims or what is summed"),
             **_PEOPLE,
             "shape": text("digest of what of the policy shapes the count; keys the noise"),
             "counted": text("what the column counts, such as the values in a class; keys the noise"),
@@ -119,6 +127,15 @@ def files_of(unit: str, described: str) -> dict[str, DataFrameSchema]:
                 ),
             },
             unique=["Variable", "Percentile"],
+        ),
+        "Totals": contract(
+            {
+                "Total": text(f"what is summed over the {described}, and by what"),
+                "Place": column(dt.int64, Role.OTHER, "order of the classes"),
+                "Class": text("classes of the characteristics by which it is summed; all: over everybody"),
+                **_shown("sum of the values"),
+            },
+            unique=["Total", "Class"],
         ),
     }
 

@@ -61,13 +61,17 @@ def claims_values() -> dict[str, Any]:
     """A policy of claims with a column map, declared columns of both tables, and an attribute."""
     values = public_values(source=deepcopy(TABLES))
     values["columns"] = {
-        "members": {"race": {"kind": "text", "from": "RACE", "translated": {"1": "White", "2": "Black"}, **MEANING}},
+        "members": {
+            "race": {"kind": "text", "from": "RACE", "translated": {"1": "White", "2": "Black"}, **MEANING},
+            "spent": {"kind": "sum_of_claims", "from": "Amount", "to": 1, "at_most": 10_000, **MEANING},
+        },
         "claims": {
             "amount": {"kind": "rounded", "from": "Amount", "to": 100, "at_most": 10_000, **MEANING},
             "plan": {"kind": "text", "from": "Plan", **MEANING},
         },
     }
     values["attributes"] = [{"column": "amount", "release_as": "Amount"}]
+    values["counts"] = values.get("counts", {}) | {"totals": [{"column": "spent"}]}
     values["quasi_identifiers"]["members"].append({"column": "race", "release_as": "Race", "hierarchy": "few"})
     values["quasi_identifiers"]["claims"].insert(0, {"column": "plan", "release_as": "Plan", "hierarchy": "few"})
     values["hierarchies"]["few"] = {"kind": "prefixes", "lengths": [None, 0]}
@@ -196,7 +200,7 @@ class TestUpgrade:
     def test_roles_say_what_becomes_of_columns(self):
         roles = {(one.table, one.name): one.entry["role"] for one in columns_of(claims_values())}
         assert roles[("members", "member_id")] == roles[("claims", "provider_id")] == "pseudonym"
-        assert roles[("members", "birth_date")] == roles[("claims", "diagnosis_1")] == "dropped"
+        assert roles[("members", "spent")] == roles[("members", "birth_date")] == roles[("claims", "diagnosis_1")] == "dropped"
         assert roles[("claims", "amount")] == roles[("claims", "pay_delay")] == "attribute"
         assert roles[("claims", "place")] == roles[("members", "race")] == roles[("claims", "plan")] == "quasi_identifier"
         assert set(roles.values()) | {"direct_identifier"} == set(ROLES)
@@ -272,8 +276,8 @@ class TestProblems:
             ("claims", "columns.members.sex.fro", "x", "unknown key; did you mean from?"),
             ("claims", "columns.members.member_id.role", "attribute", "this column can be pseudonym"),
             ("claims", "columns.members.birth_date.role", "quasi_identifier", "is missing"),
-            ("claims", "columns.members.race.role", "dropped", "this column can be quasi_identifier"),
-            ("claims", "columns.members.race.role", "attribute", "this column can be quasi_identifier"),
+            ("claims", "columns.members.race.role", "dropped", "unknown key of a column with the role dropped"),
+            ("claims", "columns.members.race.role", "attribute", "this column can be quasi_identifier or dropped"),
             ("claims", "columns.claims.plan.role", "dropped", "this column can be quasi_identifier or attribute"),
             ("claims", "columns.claims.amount.to", 300, "at_most must be a multiple of 300"),
             ("claims", "columns.claims.paid_date.date_formats", "%d", ""),

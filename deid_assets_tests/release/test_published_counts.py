@@ -1,6 +1,7 @@
 """The tables of a run, protected, and the gate on the files that they become."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, canary_findings, count_measurements
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, PolicyError
 from deid_assets.methods.counts.audit import SmallCounts, audit_tables
 from deid_assets.methods.counts.budget import Budget, best_guess
 from deid_assets.methods.counts.cohort import COHORT, RELEASED, TOLD_BY_FILES, UNKNOWN, sums_of
@@ -58,6 +59,13 @@ def policy_with(**counts) -> Policy:
     return policy_from(changed(SMALL, counts=counts))
 
 
+def policy_with_totals(**counts) -> Policy:
+    """Months enrolled in the second year are summed, and not released."""
+    own = changed(SMALL, counts={"totals": [{"column": "months", "by": ["sex", "age"]}, {"column": "months"}]} | counts)
+    enrolled = {"kind": "integer", "from": "MONTHS", "at_most": 12, "meaning": "months enrolled in the second year"}
+    return policy_from(own | {"columns": {"members": {"months": enrolled}}})
+
+
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory) -> dict[str, Table]:
     """900 eligible members: seven of unknown sex, two beyond 80, and with 1, 2 .. claims."""
@@ -66,7 +74,7 @@ def tables(tmp_path_factory) -> dict[str, Table]:
         "member_profiles": """SELECT 'm' || i AS member_id, CASE WHEN i < 2 THEN 85 ELSE (i % 70) END::INTEGER AS age,
             CASE WHEN i < 7 THEN NULL WHEN i % 2 = 0 THEN 'F' ELSE 'M' END AS sex,
             CASE WHEN i % 9 = 0 THEN NULL ELSE i % 3 END::INTEGER AS days_in_hospital_y2, 1 + i % 30 AS claims,
-            i % 3 = 0 AS released
+            i % 3 = 0 AS released, CASE WHEN i % 5 > 0 THEN i % 13 END::INTEGER AS months
             FROM range(1003) AS r(i)""",
         "eligible_members": "SELECT 'm' || i AS member_id FROM range(900) AS r(i)",
         "claims": "SELECT 'm' || (i % 10) AS member_id FROM range(1000) AS r(i)",
@@ -101,6 +109,69 @@ def test_every_class_is_counted_and_all_sums_hold(tables):
     assert exact[CellName("claims", "delivered_claims", "remaining")] == 30
     assert exact[CellName("claims", "eligible_claims", "remaining")] == 30
     assert set(found.cells) & TOLD_BY_FILES == {RELEASED}
+
+
+def test_person_time_is_summed_by_combined_classes_and_hidden_by_noise_as_wide_as_a_year(tables):
+    """The rates that recipients compute need no released column."""
+    policy = policy_with_totals()
+    counts = counted(policy, tables)
+    totals = counts[counts["table"] == "totals"]
+    exact = {(row.row, row.column): row.count for row in totals.itertuples()}
+    months = {i: i % 13 if i % 5 else 0 for i in range(900)}
+    assert exact["months", "all"] == sum(months.values())
+    assert exact["months by age, sex", "80+, F"] == 0 == exact["months by age, sex", "80+, M"]
+    assert exact["months by age, sex", "80+, unknown"] == months[1]
+    young = [i for i in months if i >= 7 and i % 2 == 0 and i % 70 < 20]
+    assert exact["months by age, sex", "0-19, F"] == sum(months[i] for i in young)
+    assert set(totals["contribution"]) == {12} and (totals["least"] <= totals["count"]).all() and totals["least"].sum()
+    assert {one.name for one in tables_of(counts).sums} >= {"months by age, sex"}
+    published = published_counts(policy, counts, noise_of(policy))
+    file = file_tables(policy, published)["Totals"]
+    assert set(file["SD"]) == {30.0} and len(file) == len(totals) and set(file["Total"]) == {"months", "months by age, sex"}
+    spread = (file["Count"].to_numpy(float) - totals["count"].to_numpy(float)).std()
+    assert 15 < spread < 60
+    assert not set(file_tables(policy, published)["Characteristics"]["Variable"]) & set(file["Total"])
+    assert "Totals" not in file_tables(
+        policy_with(), published_counts(policy_with(), counted(policy_with(), tables), noise_of(policy_with()))
+    )
+
+
+def test_totals_are_in_the_budget_of_noise(tables):
+    policy = policy_with_totals()
+    counts = counted(policy, tables)
+    cells, sums = planned_cells(policy, counts, noise_of(policy)), planned_sums(policy, counts)
+    assert any(one.name == "months by age, sex" for one in sums)
+    of_totals = [cell for cell in cells if cell.name.table == "totals"]
+    assert len(of_totals) == (counts["table"] == "totals").sum() and {cell.sd for cell in of_totals} == {30.0}
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ({"protection": "masked"}, "need protection: noise and zeros: noisy"),
+        ({"zeros": "shown"}, "need protection: noise and zeros: noisy"),
+        ({"totals": [{"column": "age"}, {"column": "months"}]}, "is not a declared column of members"),
+        ({"totals": [{"column": "months", "by": ["place"]}]}, "is not among the columns that members are counted by: age, da"),
+        ({"characteristics": {"sex": "any"}, "totals": [{"column": "months", "by": ["age"]}]}, "counted by: sex"),
+        ({"totals": [{"column": "months", "by": ["sex", "sex"]}]}, "says the same twice"),
+        ({"totals": [{"column": "months"}, {"column": "months"}]}, "says the same twice"),
+        (
+            {"totals": []},
+            "is declared and not released: list it in quasi_identifiers.members, sum it (counts.totals), or remove",
+        ),
+    ],
+)
+def test_totals_that_could_tell_somebodys_value_or_cannot_be_made_are_no_policy(counts, told):
+    with pytest.raises(PolicyError, match=re.escape(told)):
+        policy_with_totals(**counts)
+
+
+def test_a_sum_without_a_largest_value_is_no_policy():
+    number = {"kind": "count_of_claims", "meaning": "number of claims"}
+    with pytest.raises(PolicyError, match="has no largest value, so no noise hides what one member adds"):
+        policy_from(
+            changed(SMALL, counts={"totals": [{"column": "contacts"}]}) | {"columns": {"members": {"contacts": number}}}
+        )
 
 
 def test_noise_is_in_every_cell_but_the_one_that_files_tell(tables):
@@ -504,6 +575,19 @@ def staging(tmp_path):
 
 def store_in(tmp_path: Path) -> Table:
     return Table(tmp_path / "store.duckdb", "counts", "published_counts")
+
+
+def test_a_file_of_totals_that_is_missing_or_holds_anything_else_is_refused(tables, staging: Staging, tmp_path):
+    policy = policy_with_totals()
+    published, stored = published_counts(policy, counted(policy, tables), noise_of(policy)), store_in(tmp_path)
+    expected = file_tables(policy, published)
+    write_table(stored, published)
+    staged = stage_counts(staging, expected, stored)
+    assert count_refusals(staged, expected, LONGITUDINAL.files) == []
+    other = expected | {"Totals": expected["Totals"].assign(Count=expected["Totals"]["Count"] + 1)}
+    without, unexpected = ({name: one[name] for name in one if name != "Totals"} for one in (staged, expected))
+    for files, hold in ((staged, other), (without, expected), (staged, unexpected)):
+        assert [(one.rule, one.name) for one in count_refusals(files, hold, LONGITUDINAL.files)] == [("other_counts", "Totals")]
 
 
 @pytest.mark.matrix

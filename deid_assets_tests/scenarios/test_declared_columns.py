@@ -248,6 +248,18 @@ class TestOfALatticeThatIsNotListed:
         without = json.dumps(certificate | {"failed": []}).encode()
         assert any("never evaluated is not as stated" in text for text in certificate_problems(without, "vast", 1))
 
+    def test_dollars_are_summed_in_a_file_of_their_own_and_in_no_row_of_a_member(self, vast_home):
+        folder = vast_home / "releases" / "vast" / "0001" / "data"
+        header, *rows = (line.split(",") for line in (folder / "Totals.csv").read_text().splitlines())
+        assert header == ["Total", "Place", "Class", "Count", "Mark", "SD"]
+        assert [(row[0], row[2], float(row[5])) for row in rows] == [
+            ("spent", "all", 50_000), *(("spent by sex", sex, 50_000) for sex in ("F", "M", "unknown"))
+        ]  # fmt: skip
+        assert 1_000_000 < int(rows[0][3]) < 60_000_000, "at most 20,000 dollars of each of 3,000 members"
+        assert "Spent" not in (folder / "Members.csv").read_text().splitlines()[0]
+        tables = json.loads((folder / "dictionary.json").read_text())["tables"]
+        assert [column["name"] for column in tables["Totals"]["columns"]] == header
+
     def test_the_report_says_how_many_nodes_there_are(self, vast_home):
         report = (vast_home / "releases" / "vast" / "0001" / "report.html").read_text()
         assert "The policy allows 2,592,000 generalizations." in report

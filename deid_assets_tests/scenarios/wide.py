@@ -120,7 +120,12 @@ def widths(to: int, *levels: int) -> dict[str, Any]:
 VAST: dict[str, Any] = changed(
     WIDE,
     policy="vast",
-    title="The same with more levels than can be listed",
+    title="The same with more levels than can be listed, and dollars summed",
+    columns__members=COLUMNS["members"]
+    | {
+        "spent": {"kind": "sum_of_claims", "from": "paid", "to": 1, "at_most": 20_000, "meaning": "dollars paid for all claims"}
+    },
+    counts={"totals": [{"column": "spent", "by": ["sex"]}]},
     hierarchies__age=widths(120, 5, 10, 20, 40),
     hierarchies__zip3={"kind": "prefixes", "lengths": [None, 2, 1, 0], "missing_joins": "0 characters"},
     hierarchies__county={"kind": "prefixes", "lengths": [None, 4, 3, 2, 1, 0]},

@@ -11,8 +11,10 @@ from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.counts.tables import CellName, Sum
 from deid_assets.store.tables import Table, quoted
 
-ATTRITION, CHARACTERISTICS, CLAIMS = "attrition", "characteristics", "claims"
-"""The tables: steps, the members who remained by what is known of them, and claims by step."""
+ATTRITION, CHARACTERISTICS, CLAIMS, TOTALS = "attrition", "characteristics", "claims", "totals"
+"""The tables: steps, the members who remained by what is known of them, claims by step, and sums of what members have."""
+
+ALL, _BY = "all", " by "
 
 REMAINING, EXCLUDED = "remaining", "excluded"
 COHORT_STEP, SAMPLE_STEP, RELEASED_STEP = "eligible_members", "sampled_members", "released_members"
@@ -67,7 +69,7 @@ def attrition_cells(remaining: Sequence[tuple[str, int]]) -> list[tuple[CellName
 
 
 def sums_of(cells: Iterable[CellName]) -> tuple[Sum, ...]:
-    """Return every sum that holds between cells: what remained and was excluded, and the cohort by each characteristic.
+    """Return every sum that holds between cells: what remained and was excluded, the cohort by each characteristic, and totals.
 
     A sum of which a cell is missing is left out.
 
@@ -90,13 +92,38 @@ def sums_of(cells: Iterable[CellName]) -> tuple[Sum, ...]:
         for variable in variables:
             parts = tuple(name for name in names if name.table == CHARACTERISTICS and name.row == variable)
             found.append(Sum(variable, cohort, parts))
+    for row in dict.fromkeys(name.row for name in names if name.table == TOTALS and _BY in name.row):
+        total = CellName(TOTALS, row.partition(_BY)[0], ALL)
+        if total in known:
+            found.append(Sum(row, total, tuple(name for name in names if name.table == TOTALS and name.row == row)))
     return tuple(found)
+
+
+def total_by(column: str, by: Sequence[str]) -> str:
+    """The row of the totals of a column by classes.
+
+    Examples
+    --------
+    >>> total_by("months", ["age", "sex"]), total_by("months", [])
+    ('months by age, sex', 'months')
+    """
+    return f"{column}{_BY}{', '.join(by)}" if by else column
 
 
 def values_counted(profiles: Table, cohort: Table, column: str) -> str:
     """SELECT value, members, sampled: members of the cohort, and of the sample, with each value; a missing one is null."""
     return f"""
         SELECT {quoted(column)} AS value, count(*) AS members, count(*) FILTER (released) AS sampled
+        FROM {profiles.sql} JOIN {cohort.sql} USING (member_id) GROUP BY ALL ORDER BY ALL
+    """
+
+
+def totals_counted(profiles: Table, cohort: Table, column: str, by: Sequence[str]) -> str:
+    """SELECT by, members, sampled: sums of a column over the cohort, and over the sample, per combination of values."""
+    total = f"sum({quoted(column)})"
+    return f"""
+        SELECT {"".join(f"{quoted(one)}, " for one in by)}coalesce({total}, 0)::BIGINT AS members,
+            coalesce({total} FILTER (released), 0)::BIGINT AS sampled
         FROM {profiles.sql} JOIN {cohort.sql} USING (member_id) GROUP BY ALL ORDER BY ALL
     """
 

@@ -279,7 +279,7 @@ def _too_few(statistic: longitudinal.Statistic) -> str:
 
 def _known_columns(policy: Policy) -> Iterator[Problem]:
     """A column that nobody knows cannot be read; one that is declared and not released would be read for nothing."""
-    attributes = [one.column for one in policy.attributes]
+    attributes, summed = [one.column for one in policy.attributes], [one.column for one in policy.counts.totals]
     of_claims = (*longitudinal.CLAIM_COLUMNS, *longitudinal.DATE_COLUMNS)
     for table, known in (("members", longitudinal.MEMBER_COLUMNS), ("claims", of_claims)):
         declared = policy.columns.members if table == "members" else policy.columns.of_events
@@ -293,8 +293,8 @@ def _known_columns(policy: Policy) -> Iterator[Problem]:
                     "`columns` declares others",
                 )
         for name in declared:
-            if name not in listed and not (table == "claims" and name in attributes):
-                beside = " or in attributes" if table == "claims" else ""
+            if name not in (*listed, *(attributes if table == "claims" else summed)):
+                beside = " or in attributes" if table == "claims" else ", sum it (counts.totals)"
                 yield Problem(
                     ("columns", table if table == "members" else policy.columns.table_of(name), name),
                     f"is declared and not released: list it in quasi_identifiers.{table}{beside}, or remove it",
@@ -342,7 +342,7 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
             yield Problem(("columns", "members", name), "this source has no table of claims with the column that it reads")
 
 
-_TAKEN = ("members", "claims", "records", "people", "attrition", "characteristics", "distributions", "files")
+_TAKEN = ("members", "claims", "records", "people", "attrition", "characteristics", "distributions", "totals", "files")
 
 
 def _event_tables(policy: Policy) -> Iterator[Problem]:

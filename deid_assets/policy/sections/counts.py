@@ -90,9 +90,24 @@ class ProtectedTables(CountNoise):
         return NoiseRule(self.sd, Mechanism(self.mechanism), Zeros(self.zeros))
 
     @property
+    def has_totals(self) -> bool:
+        """Whether sums of columns are published."""
+        return False
+
+    @property
     def small_counts(self) -> SmallCounts:
         """When masked counts are hidden well enough."""
         return SmallCounts(self.masking.threshold, self.masking.values)
+
+
+class Total(Section):
+    """A protected sum of a column of members, such as months enrolled, so that recipients can compute rates."""
+
+    column: Name = Field(description="declared column of members whose values are summed; it need not be released")
+    by: tuple[Name, ...] = Field(
+        (),
+        description="columns of `characteristics` by whose classes, combined, it is summed, too; empty: only over all members",
+    )
 
 
 class Counts(ProtectedTables):
@@ -113,6 +128,16 @@ class Counts(ProtectedTables):
         description="columns of members, each with the level at which members are counted; null: all member-level "
         "quasi-identifiers, at their coarsest level with several classes. Levels must list their classes",
     )
+    totals: tuple[Total, ...] = Field(
+        (),
+        description="sums over the eligible members, published as the file Totals; the noise is as many times wider as one "
+        "member may have at most",
+    )
+
+    @property
+    def has_totals(self) -> bool:
+        """Whether the policy asks for some."""
+        return bool(self.totals)
 
 
 class PeopleCounts(ProtectedTables):
@@ -247,6 +272,35 @@ def count_table_problems(policy: "Policy") -> Iterator[Problem]:
         if named not in policy.hierarchies:
             continue  # the rule of hierarchies says so
         yield from _level_problems(path, policy.hierarchy(named), level)
+    counted = set(known if section.characteristics is None else section.characteristics)
+    if section.totals and (section.protection, section.zeros) != ("noise", "noisy"):
+        yield Problem(
+            ("counts", "totals"),
+            "need protection: noise and zeros: noisy; an exact sum of 0, or of the most that a class may have, tells what each "
+            "of its members has",
+        )
+    for number, total in enumerate(section.totals):
+        at: Path = ("counts", "totals", number)
+        if total.column not in policy.columns.members:
+            yield Problem((*at, "column"), "is not a declared column of members (columns.members)")
+        elif most_of(policy, total.column) is None:
+            yield Problem(
+                (*at, "column"), "has no largest value, so no noise hides what one member adds; declare one (at_most)"
+            )
+        for place, column in enumerate(total.by):
+            if column not in counted:
+                yield Problem(
+                    (*at, "by", place),
+                    f"is not among the columns that members are counted by: {', '.join(sorted(counted)) or 'none'}",
+                )
+        if len(set(total.by)) < len(total.by) or total in section.totals[:number]:
+            yield Problem(at, "says the same twice")
+
+
+def most_of(policy: "Policy", column: str) -> int | None:
+    """The largest value of a declared column of numbers from 0 on; None where there is none."""
+    least, most = policy.column(column).limits or (None, None)
+    return most if least == 0 else None
 
 
 def record_table_problems(policy: "FlatPolicy") -> Iterator[Problem]:

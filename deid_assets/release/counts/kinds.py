@@ -1,11 +1,12 @@
-"""The exact counts of each kind of policy: how many each step left, and who they are. Restricted.
+"""The exact counts of each kind of policy: how many each step left, who they are, and what they have. Restricted.
 
 Of a flat table, records are counted. What one person adds to a count is at most `FlatPolicy.records_per_person`.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.counts import characteristics_of, level_or_values, levels_of_records
+from deid_assets.policy.sections.counts import Total, characteristics_of, level_or_values, levels_of_records, most_of
 from deid_assets.release.counts.cells import Row, by_level, by_values, class_rows, counted_frame, step_rows
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import COHORT_SECTIONS, drawn, shape
@@ -279,6 +280,8 @@ def cohort_counts(
     rows += class_rows(
         counted.NUMBER_OF_CLAIMS, ({band: band for band in counted.claim_bands()}, bands), shape(policy, *COHORT_SECTIONS)
     )
+    for total in policy.counts.totals:
+        rows += [row for row in _totals(policy, total, profiles, cohort) if row not in rows]
     if policy.counts.claims_per_member is not None:
         rows += _claims(policy, policy.counts.claims_per_member, tables)
     return counted_frame(rows)
@@ -302,6 +305,28 @@ def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Ite
         number = int(table.query(counted.claims_counted(rows_of(table), per_member))["claims"].iloc[0])
         own = shape(policy, *sections, per_member=per_member)
         yield (counted.CLAIMS, step, counted.REMAINING, place, number, per_member, 0, own, counted.REMAINING)
+
+
+def _totals(policy: Policy, total: Total, profiles: Table, cohort: Table) -> Iterator[Row]:
+    """The sum of a column over the cohort, and its parts by the classes of the characteristics that are named."""
+    most, own = most_of(policy, total.column) or 0, shape(policy, *COHORT_SECTIONS)
+    # In one order, whatever the policy says: the same cell has the same noise.
+    for by in dict.fromkeys(((), tuple(sorted(total.by, key=policy.identity)))):
+        found = profiles.query(counted.totals_counted(profiles, cohort, total.column, by))
+        classes, labels = {counted.ALL: counted.ALL}, pd.Series(counted.ALL, found.index)
+        for place, column in enumerate(by):
+            level = characteristics_of(policy)[column]
+            of, labelled = by_level(policy.hierarchy_of(column), level, found.rename(columns={column: "value"}))
+            labels = labels + ", " + labelled["label"] if place else labelled["label"]
+            pairs = product(classes.items(), of.items()) if place else ((("", ""), one) for one in of.items())
+            classes = {
+                f"{label}, {other}" if place else other: json.dumps([held, more]) if place else more
+                for (label, held), (other, more) in pairs
+            }
+        identity = counted.total_by(policy.identity(total.column), [policy.identity(column) for column in by])
+        row = counted.total_by(total.column, by)
+        for _, *cell in class_rows(row, (classes, found.assign(label=labels)), own, most, identity):
+            yield counted.TOTALS, *cell
 
 
 P = TypeVar("P", bound=ReleasePolicy)

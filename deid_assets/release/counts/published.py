@@ -19,6 +19,7 @@ from deid_assets.methods.counts.cohort import (
     RELEASED_RECORDS,
     REMAINING,
     TOLD_BY_FILES,
+    TOTALS,
     UNKNOWN,
     cumulative_shares,
     percentile_class,
@@ -32,7 +33,8 @@ from deid_assets.release.counts.cells import definitions_of, shapes_of_cells, ta
 from deid_assets.release.counts.kinds import counting_of
 from deid_assets.release.counts.noise import DeliveryNoise
 
-FILES = ("Attrition", "Characteristics", "Distributions")
+FILES = ("Attrition", "Characteristics", "Distributions", "Totals")
+"""All files of counts; Totals only if the policy asks for some."""
 _TYPES = {
     "table": "str", "row": "str", "column": "str", "same": "str", "definition": "str",
     "position": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "draw": "string", "contribution": "int64",
@@ -42,6 +44,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "Attrition": ("Unit", "Step", "Counted"),
     "Characteristics": ("Variable", "Place"),
     "Distributions": ("Variable", "Percentile"),
+    "Totals": ("Total", "Place"),
 }
 """How the rows of each file are ordered."""
 
@@ -151,7 +154,8 @@ def file_tables(policy: AnyPolicy, published: pd.DataFrame) -> dict[str, pd.Data
     ordered = counting.ordered(policy)
     published = published.astype(_TYPES)  # a column without values has lost its type in the store
     shown = {"Count": published["count"], "Mark": published["mark"], "SD": published["sd"]}
-    is_step = published["table"] != CHARACTERISTICS
+    is_class, is_total = (published["table"] == table for table in (CHARACTERISTICS, TOTALS))
+    is_step = ~is_class & ~is_total
     steps = pd.DataFrame(
         {
             "Unit": np.where(published["table"] == ATTRITION, counting.unit, "claims"),
@@ -163,7 +167,7 @@ def file_tables(policy: AnyPolicy, published: pd.DataFrame) -> dict[str, pd.Data
     )[is_step]
     classes = pd.DataFrame(
         {"Variable": published["row"], "Place": published["position"], "Class": published["column"], **shown}
-    )[~is_step]
+    )[is_class]
     classes = classes.sort_values(["Variable", "Place"]).assign(CumulativeShare=pd.array([None] * len(classes), "Float64"))
     percentiles: list[tuple[str, int, str | None]] = []
     for variable, group in classes.groupby("Variable", sort=True):
@@ -175,12 +179,14 @@ def file_tables(policy: AnyPolicy, published: pd.DataFrame) -> dict[str, pd.Data
         for percentile in PERCENTILES:
             place = percentile_class(shares, percentile)
             percentiles.append((str(variable), percentile, None if place is None else str(known["Class"].iloc[place])))
+    totals = {"Total": published["row"], "Place": published["position"], "Class": published["column"], **shown}
     return {
         "Attrition": steps.astype({"Step": "int64"}),
         "Characteristics": classes.astype({"Place": "int64"}),
         "Distributions": pd.DataFrame(percentiles, columns=["Variable", "Percentile", "Class"]).astype(
             {"Variable": "string", "Percentile": "int64", "Class": "string"}
         ),
+        **({"Totals": pd.DataFrame(totals)[is_total].astype({"Place": "int64"})} if is_total.any() else {}),
     }
 
 

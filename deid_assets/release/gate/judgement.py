@@ -442,8 +442,11 @@ def count_refusals(
     contracts
         Of the files (`kinds.Counting.files`).
     """
-    found = []
+    other = dict.fromkeys(staged.keys() ^ expected.keys(), 1)
+    found = _differing("other_counts", other, "the file is staged and not expected, or expected and not staged")
     for name, table in staged.items():
+        if name in other:
+            continue
         broken = contract_refusals({name: table}, contracts)
         if not broken:
             own = Table(table.file, by_query.SCHEMA, f"expected_{name.lower()}")
