@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import deid_assets
-from deid_assets_tests.benchmarks import releases, rotation
+from deid_assets_tests.benchmarks import profile, releases, rotation
 from deid_assets_tests.benchmarks.__main__ import Run, populations_table
 from deid_assets_tests.benchmarks.rotation import Population
 from deid_assets_tests.benchmarks.step_times import Alone, foretold
@@ -54,6 +54,27 @@ def test_tables_of_releases_show_what_the_public_manifest_measures(capsys):
     ]
     refused = releases.Released("ours", Run(2, 1.0, 1.0, {}, {}, gates, None))
     assert refused.measured == {}
+
+
+def test_a_profile_says_what_every_large_step_the_start_and_the_rest_take():
+    steps = [
+        {"name": name, "cpu": cpu, "wall": 2 * cpu, "peak": peak}
+        for name, cpu, peak in (("a", 3, 1), ("b", 9, 2), ("c", 0.1, 4))
+    ]
+    told = {"steps": steps, "before": (5.0, 6.0), "after": (1.0, 1.0), "between": (13.1, 25.2)}
+    assert [(one.name, round(one.cpu, 3), round(one.wall, 3), one.peak) for one in profile.table(told)] == [
+        ("b", 9, 18, 2), ("a", 3, 6, 1), ("1 other steps", 0.1, 0.2, 4), ("start, until the first step", 5, 6, 0),
+        ("between the steps", 1, 1, 0), ("end, after the last step", 1, 1, 0), ("**all**", 19.1, 32.2, 4),
+    ]  # fmt: skip
+
+
+@pytest.mark.matrix
+def test_a_run_is_profiled_whatever_it_ends_with(capfd):
+    profile.main(["--members", "1500"])
+    rows = [line.strip("| ").split(" | ") for line in capfd.readouterr().out.splitlines() if line.startswith("| ")]
+    cost = {name: float(cpu) for name, cpu, *_ in rows[1:]}
+    assert cost["intake"] > 0 and cost["start, until the first step"] > 0
+    assert sum(cost.values()) == pytest.approx(2 * cost["**all**"], abs=0.1 * len(cost))
 
 
 def test_seconds_alone_leave_out_what_others_had_of_the_machine(monkeypatch):

@@ -2,6 +2,7 @@
 
 python -m deid_assets_tests.benchmarks [--large]
 python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 200000
+python -m deid_assets_tests.benchmarks profile --flame flame.svg --members 20000
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from deid_assets_tests.benchmarks import profile
 from deid_assets_tests.stages import STAGES
 
 OUTCOMES = {0: "published", 2: "refused", 1: "error"}
@@ -151,6 +153,9 @@ def synthetic_table(large: bool) -> None:
 
 def main() -> None:
     """Print the tables."""
+    if sys.argv[1:2] == ["profile"]:
+        profile.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also 1,130,000 members, which takes about ten minutes")
     parser.add_argument(
