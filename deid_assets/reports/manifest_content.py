@@ -1,7 +1,7 @@
 """The report's content from the public edition of a manifest: the report cannot disclose more than the manifest does."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deid_assets.assessments.assessment import CANARIES
@@ -14,7 +14,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ComparisonRow, ReportTable
-from deid_assets.methods.counts.cohort import CHARACTERISTICS
+from deid_assets.methods.counts.cohort import CHARACTERISTICS, TOTALS
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.adversaries import worst_numbers
 from deid_assets.release.gate.cross_check import CROSS_CHECK
@@ -87,7 +87,7 @@ def content_from_manifest(
         certificate=certificate,
         comparison=comparison,
         disclosure=disclosure_tables(manifest),
-        counts=_counts(manifest),
+        counts=tuple(_counts(manifest)),
         limits=(*limits, *_of_an_extract(manifest)),
         notes=(*notes, *leaks(manifest), *_ungated_match(manifest)),
         further=(*_approval(manifest), *tried(manifest), *_cost_of_noise(manifest)),
@@ -184,25 +184,33 @@ def _cost_of_noise(manifest: Mapping[str, Any]) -> list[str]:
     return [f"{budget['meaning']} At most {budget['at_most_rho']:.4g} of zCDP may be spent."]
 
 
-def _counts(manifest: Mapping[str, Any]) -> ReportTable | None:
-    """Who the eligible members are, or what the records are, as published beside the data."""
+def _counts(manifest: Mapping[str, Any]) -> Iterator[ReportTable]:
+    """Who the eligible members are, or what the records are, as published beside the data; and what is summed over them."""
     told = manifest.get("counts", {})
-    cells = [cell for cell in told.get("cells", ()) if cell["table"] == CHARACTERISTICS]
-    if not cells:
-        return None
+    cells = {table: [cell for cell in told.get("cells", ()) if cell["table"] == table] for table in (CHARACTERISTICS, TOTALS)}
     unit = "members" if any(step["unit"] == "members" for step in manifest["attrition"]) else "records"
-    text = (
-        f"Small counts are masked: T counts fewer {unit} than the threshold, H any number."
-        if told["tables"] == "masked"
-        else f"Every count has noise with a standard deviation of {told['sd']:g}, so that small ones may be negative."
-    )
-    return ReportTable(
-        "characteristics",
-        "Who the eligible members are" if unit == "members" else "What the records are",
-        f"{text} The files Attrition, Characteristics and Distributions hold these and all other counts of the run.",
-        (("Characteristic", "name"), ("Class", "name"), (unit.capitalize(), "number")),
-        tuple((words(cell["row"]), cell["column"], shown(cell["shown"], unit)) for cell in cells),
-    )
+    if cells[CHARACTERISTICS]:
+        text = (
+            f"Small counts are masked: T counts fewer {unit} than the threshold, H any number."
+            if told["tables"] == "masked"
+            else f"Every count has noise with a standard deviation of {told['sd']:g}, so that small ones may be negative."
+        )
+        yield ReportTable(
+            "characteristics",
+            "Who the eligible members are" if unit == "members" else "What the records are",
+            f"{text} The files Attrition, Characteristics and Distributions hold these and all other counts of the run.",
+            (("Characteristic", "name"), ("Class", "name"), (unit.capitalize(), "number")),
+            tuple((words(cell["row"]), cell["column"], shown(cell["shown"], unit)) for cell in cells[CHARACTERISTICS]),
+        )
+    if cells[TOTALS]:
+        yield ReportTable(
+            "totals",
+            "What the eligible members have together",
+            "Sums of columns that need not be released. The noise is as many times wider than that of a count as one member may"
+            " have at most; the file Totals says how wide.",
+            (("Total", "name"), ("Class", "name"), ("Sum", "number")),
+            tuple((words(cell["row"]), cell["column"], shown(cell["shown"], "")) for cell in cells[TOTALS]),
+        )
 
 
 def gates_of(manifest: Mapping[str, Any]) -> list[report.ReportedGate]:

@@ -231,7 +231,7 @@ class ReportContent:
     rare, joined
         Labels that few released members have, and the YAML of levels without them.
     counts
-        Who the eligible members are, by published counts.
+        Who the eligible members are, by published counts, and sums of what they have.
     utility
         What the release is good for.
     reasons, diagnosis
@@ -264,7 +264,7 @@ class ReportContent:
     further: tuple[str, ...] = ()
     levels: ReportTable | None = None
     rare: ReportTable | None = None
-    counts: ReportTable | None = None
+    counts: tuple[ReportTable, ...] = ()
     utility: tuple[ReportTable, ...] = ()
     joined: str = ""
     reasons: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from deid_assets.policy.loading import load_policy, with_sections
 from deid_assets.release.manifest.certificate import certificate_problems
 from deid_assets.release.public_cells import COHORT_SECTIONS, shape
 from deid_assets.release.reproduction import _write_policy
-from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
+from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.wide import COLUMNS, REVENUE, VAST, WIDE
 
@@ -259,6 +259,10 @@ class TestOfALatticeThatIsNotListed:
         assert "Spent" not in (folder / "Members.csv").read_text().splitlines()[0]
         tables = json.loads((folder / "dictionary.json").read_text())["tables"]
         assert [column["name"] for column in tables["Totals"]["columns"]] == header
+        report = (vast_home / "releases" / "vast" / "0001" / "report.html").read_text()
+        assert "What the eligible members have together" in report and "spent by sex" in report
+        code, printed = deid_here(vast_home, "policy", "check", vast_home.parent / "policies" / "vast.yaml")
+        assert code == 0 and "the sum of spent, also by sex, with noise as many times wider" in unwrapped(printed)
 
     def test_the_report_says_how_many_nodes_there_are(self, vast_home):
         report = (vast_home / "releases" / "vast" / "0001" / "report.html").read_text()
