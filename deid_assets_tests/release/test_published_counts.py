@@ -13,7 +13,7 @@ from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, ca
 from deid_assets.errors import CountsError, PolicyError
 from deid_assets.methods.counts.audit import SmallCounts, audit_tables
 from deid_assets.methods.counts.budget import Budget, best_guess
-from deid_assets.methods.counts.cohort import COHORT, RELEASED, TOLD_BY_FILES, UNKNOWN, sums_of
+from deid_assets.methods.counts.cohort import COHORT, RELEASED, TOLD_BY_FILES, UNKNOWN, sums_of, totals_counted
 from deid_assets.methods.counts.published_tables import (
     COLUMNS,
     EarlierTables,
@@ -59,11 +59,13 @@ def policy_with(**counts) -> Policy:
     return policy_from(changed(SMALL, counts=counts))
 
 
+MONTHS = {"kind": "integer", "from": "MONTHS", "at_most": 12, "meaning": "months enrolled in the second year"}
+
+
 def policy_with_totals(**counts) -> Policy:
     """Months enrolled in the second year are summed, and not released."""
     own = changed(SMALL, counts={"totals": [{"column": "months", "by": ["sex", "age"]}, {"column": "months"}]} | counts)
-    enrolled = {"kind": "integer", "from": "MONTHS", "at_most": 12, "meaning": "months enrolled in the second year"}
-    return policy_from(own | {"columns": {"members": {"months": enrolled}}})
+    return policy_from(own | {"columns": {"members": {"months": MONTHS}}})
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +121,10 @@ def test_person_time_is_summed_by_combined_classes_and_hidden_by_noise_as_wide_a
     exact = {(row.row, row.column): row.count for row in totals.itertuples()}
     months = {i: i % 13 if i % 5 else 0 for i in range(900)}
     assert exact["months", "all"] == sum(months.values())
-    assert exact["months by age, sex", "80+, F"] == 0 == exact["months by age, sex", "80+, M"]
-    assert exact["months by age, sex", "80+, unknown"] == months[1]
+    assert exact["months by age, sex", "80+ | F"] == 0 == exact["months by age, sex", "80+ | M"]
+    assert exact["months by age, sex", "80+ | unknown"] == months[1]
     young = [i for i in months if i >= 7 and i % 2 == 0 and i % 70 < 20]
-    assert exact["months by age, sex", "0-19, F"] == sum(months[i] for i in young)
+    assert exact["months by age, sex", "0-19 | F"] == sum(months[i] for i in young)
     assert set(totals["contribution"]) == {12} and (totals["least"] <= totals["count"]).all() and totals["least"].sum()
     assert {one.name for one in tables_of(counts).sums} >= {"months by age, sex"}
     published = published_counts(policy, counts, noise_of(policy))
@@ -148,13 +150,20 @@ def test_totals_are_in_the_budget_of_noise(tables):
 @pytest.mark.parametrize(
     ("counts", "told"),
     [
-        ({"protection": "masked"}, "need protection: noise and zeros: noisy"),
-        ({"zeros": "shown"}, "need protection: noise and zeros: noisy"),
+        ({"protection": "masked"}, "needs protection: noise and zeros: noisy"),
+        ({"zeros": "shown"}, "needs protection: noise and zeros: noisy"),
         ({"totals": [{"column": "age"}, {"column": "months"}]}, "is not a declared column of members"),
-        ({"totals": [{"column": "months", "by": ["place"]}]}, "is not among the columns that members are counted by: age, da"),
-        ({"characteristics": {"sex": "any"}, "totals": [{"column": "months", "by": ["age"]}]}, "counted by: sex"),
+        (
+            {"totals": [{"column": "months", "by": ["place"]}]},
+            "place is not among the columns that members are counted by: age",
+        ),
+        ({"characteristics": {"sex": "as it is"}, "totals": [{"column": "months", "by": ["age"]}]}, "counted by: sex"),
         ({"totals": [{"column": "months", "by": ["sex", "sex"]}]}, "says the same twice"),
         ({"totals": [{"column": "months"}, {"column": "months"}]}, "says the same twice"),
+        (
+            {"totals": [{"column": "months", "by": ["sex", "age"]}, {"column": "months", "by": ["age", "sex"]}]},
+            "says the same twice",
+        ),
         (
             {"totals": []},
             "is declared and not released: list it in quasi_identifiers.members, sum it (counts.totals), or remove",
@@ -166,9 +175,67 @@ def test_totals_that_could_tell_somebodys_value_or_cannot_be_made_are_no_policy(
         policy_with_totals(**counts)
 
 
+def test_two_totals_of_the_same_numbers_are_no_policy_and_share_one_definition(tables):
+    """Otherwise their noise could be averaged, in one policy or over several."""
+    months = {"kind": "integer", "from": "MONTHS", "meaning": "months"}
+    listed = [{"column": "months"}, {"column": "again"}]
+    with pytest.raises(PolicyError, match="two noisy sums of the same numbers can be averaged"):
+        policy_from(
+            changed(SMALL, counts={"totals": listed})
+            | {"columns": {"members": {"months": months | {"at_most": 12}, "again": months | {"at_most": 13}}}}
+        )
+    one = policy_with_totals()
+    other = policy_from(
+        changed(SMALL, counts={"totals": [{"column": "months", "by": ["age", "sex"]}]})
+        | {"columns": {"members": {"months": months | {"at_most": 20}}}}
+    )
+    defined = [
+        {name.column: cell for name, cell in definitions_of(counted(policy, tables)).items() if name.table == "totals"}
+        for policy in (one, other)
+    ]
+    assert defined[0] == defined[1]
+
+
+def test_totals_by_a_column_that_has_the_name_of_a_count(tmp_path):
+    profiles, cohort = (Table(tmp_path / "store.duckdb", "preparation", name) for name in ("profiles", "cohort"))
+    write_table(
+        profiles, "SELECT 'm' || i AS member_id, i % 2 AS sampled, i AS months, i < 2 AS released FROM range(4) AS r(i)"
+    )
+    write_table(cohort, "SELECT 'm' || i AS member_id FROM range(4) AS r(i)")
+    found = profiles.query(totals_counted(profiles, cohort, "months", ["sampled"]))
+    assert found.to_numpy().tolist() == [[0, 2, 0], [1, 4, 1]]
+
+
+def test_combined_classes_that_read_alike_are_refused(tables):
+    """One cell would hold both."""
+    stays = {"name": "none or any", "starts": [0, 1], "labels": ["a", "a | b"]}
+    own = changed(
+        SMALL,
+        hierarchies__sex={
+            "kind": "codes",
+            "level_names": ["value", "group"],
+            "values": {"F": ["b | c"], "M": ["c"]},
+        },
+        hierarchies__days_in_hospital__levels=[stays],
+        counts={
+            "characteristics": {"sex": "group", "days_in_hospital_y2": "none or any"},
+            "totals": [{"column": "months", "by": ["sex", "days_in_hospital_y2"]}],
+        },
+    )
+    with pytest.raises(CountsError, match="days_in_hospital_y2, sex have the same name"):
+        counted(policy_from(own | {"columns": {"members": {"months": MONTHS}}}), tables)
+
+
+def test_too_many_combined_classes_are_no_policy():
+    ages = {"characteristics": {"age": "years", "sex": "as it is", "days_in_hospital_y2": "none or any"}}
+    totals = {"totals": [{"column": "months", "by": ["age", "sex", "days_in_hospital_y2"]}]}
+    with pytest.raises(PolicyError, match=r"makes 1,\d\d\d classes, and at most 1,000"):
+        policy_with_totals(**ages, **totals)
+
+
 def test_a_sum_without_a_largest_value_is_no_policy():
     number = {"kind": "count_of_claims", "meaning": "number of claims"}
-    with pytest.raises(PolicyError, match="has no largest value, so no noise hides what one member adds"):
+    with pytest.raises(PolicyError, match="cannot be summed: no noise hides what one member adds"):
         policy_from(
             changed(SMALL, counts={"totals": [{"column": "contacts"}]}) | {"columns": {"members": {"contacts": number}}}
         )

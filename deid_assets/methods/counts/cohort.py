@@ -118,11 +118,17 @@ def values_counted(profiles: Table, cohort: Table, column: str) -> str:
     """
 
 
+def names_by(by: Sequence[str]) -> list[str]:
+    """How `totals_counted` calls the columns by which it sums."""
+    return [f"by_{place}" for place in range(len(by))]
+
+
 def totals_counted(profiles: Table, cohort: Table, column: str, by: Sequence[str]) -> str:
-    """SELECT by, members, sampled: sums of a column over the cohort, and over the sample, per combination of values."""
+    """SELECT names_by, members, sampled: sums of a column over the cohort, and over the sample, per combination of values."""
     total = f"sum({quoted(column)})"
+    values = "".join(f"{quoted(one)} AS {name}, " for one, name in zip(by, names_by(by), strict=True))
     return f"""
-        SELECT {"".join(f"{quoted(one)}, " for one in by)}coalesce({total}, 0)::BIGINT AS members,
+        SELECT {values}coalesce({total}, 0)::BIGINT AS members,
             coalesce({total} FILTER (released), 0)::BIGINT AS sampled
         FROM {profiles.sql} JOIN {cohort.sql} USING (member_id) GROUP BY ALL ORDER BY ALL
     """

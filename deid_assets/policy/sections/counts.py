@@ -1,6 +1,8 @@
 """The policy sections of published counts: how they are protected, and what they may cost (methods#counts)."""
 
-from collections.abc import Iterator
+import json
+import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from deid_assets.policy.models import Policy
 
 Cost = Annotated[float, Field(gt=0)]
+
+SUMMED = ("integer", "rounded", "sum_of_claims", "months_enrolled")
+"""Kinds of declared columns of members whose sums can be published."""
+CELLS_AT_MOST = 1_000
+"""Classes of one total."""
 
 
 class NoiseBudget(Section):
@@ -260,10 +267,18 @@ def listed_values_problems(section: PeopleCounts | RecordCounts, attributes: tup
 
 def count_table_problems(policy: "Policy") -> Iterator[Problem]:
     """Counts that are averaged too often, or tables that cannot be made, would not be protected as the policy says."""
-    section, known = policy.counts, policy.member_columns
-    yield from count_noise_problems(policy)
-    yield from table_problems(section)
-    for column, level in (section.characteristics or {}).items():
+    found = [*count_noise_problems(policy), *table_problems(policy.counts), *_characteristic_problems(policy)]
+    yield from found
+    # Without one of its hierarchies, which another rule misses, nothing can be said of classes.
+    if not found and all(qi.hierarchy in policy.hierarchies for qi in policy.quasi_identifiers.members):
+        for number, total in enumerate(policy.counts.totals):
+            for problem in _total_problems(policy, total, policy.counts.totals[:number]):
+                yield Problem(("counts", "totals", number, *problem.path), problem.message)
+
+
+def _characteristic_problems(policy: "Policy") -> Iterator[Problem]:
+    known = policy.member_columns
+    for column, level in (policy.counts.characteristics or {}).items():
         path: Path = ("counts", "characteristics", column)
         if column not in known:
             yield Problem(path, f"is not a member-level quasi-identifier of this policy: {', '.join(known)}")
@@ -272,35 +287,52 @@ def count_table_problems(policy: "Policy") -> Iterator[Problem]:
         if named not in policy.hierarchies:
             continue  # the rule of hierarchies says so
         yield from _level_problems(path, policy.hierarchy(named), level)
-    counted = set(known if section.characteristics is None else section.characteristics)
-    if section.totals and (section.protection, section.zeros) != ("noise", "noisy"):
+
+
+def _total_problems(policy: "Policy", total: Total, earlier: Sequence[Total]) -> Iterator[Problem]:
+    """What is wrong with a total, and with it beside those that are listed before it."""
+    counted = characteristics_of(policy)
+    if (policy.counts.protection, policy.counts.zeros) != ("noise", "noisy"):
+        told = "an exact sum of 0, or of the most that a class may have, tells what each of its members has"
+        yield Problem((), f"needs protection: noise and zeros: noisy; {told}")
+    if total.column not in policy.columns.members:
+        yield Problem(("column",), "is not a declared column of members (columns.members)")
+    elif most_of(policy, total.column) is None:
         yield Problem(
-            ("counts", "totals"),
-            "need protection: noise and zeros: noisy; an exact sum of 0, or of the most that a class may have, tells what each "
-            "of its members has",
+            ("column",),
+            f"cannot be summed: no noise hides what one member adds. Sum a column of the kind {', '.join(SUMMED)}, with "
+            "numbers from 0 to a largest one (at_most)",
         )
-    for number, total in enumerate(section.totals):
-        at: Path = ("counts", "totals", number)
-        if total.column not in policy.columns.members:
-            yield Problem((*at, "column"), "is not a declared column of members (columns.members)")
-        elif most_of(policy, total.column) is None:
+    else:
+        others = {other.column for other in earlier if other.column in policy.columns.members} - {total.column}
+        if summed_of(policy, total.column) in {summed_of(policy, other) for other in others}:
+            yield Problem(("column",), "sums what another total sums; two noisy sums of the same numbers can be averaged")
+    for column in total.by:
+        if column not in counted:
             yield Problem(
-                (*at, "column"), "has no largest value, so no noise hides what one member adds; declare one (at_most)"
+                ("by",), f"{column} is not among the columns that members are counted by: {', '.join(counted) or 'none'}"
             )
-        for place, column in enumerate(total.by):
-            if column not in counted:
-                yield Problem(
-                    (*at, "by", place),
-                    f"is not among the columns that members are counted by: {', '.join(sorted(counted)) or 'none'}",
-                )
-        if len(set(total.by)) < len(total.by) or total in section.totals[:number]:
-            yield Problem(at, "says the same twice")
+    known = [column for column in total.by if column in counted]
+    cells = math.prod(1 + len(classes_of(policy.hierarchy_of(column), counted[column])) for column in known)
+    if cells > CELLS_AT_MOST:
+        yield Problem(("by",), f"makes {cells:,} classes, and at most {CELLS_AT_MOST:,} are summed by; name fewer columns")
+    if len(set(total.by)) < len(total.by) or any(
+        set(total.by) == set(one.by) and total.column == one.column for one in earlier
+    ):
+        yield Problem((), "says the same twice")
 
 
 def most_of(policy: "Policy", column: str) -> int | None:
-    """The largest value of a declared column of numbers from 0 on; None where there is none."""
-    least, most = policy.column(column).limits or (None, None)
-    return most if least == 0 else None
+    """The largest value of a declared column that can be summed; None where it cannot."""
+    made = policy.columns.members[column]
+    least, most = made.limits or (-1, None)
+    return most if made.kind in SUMMED and least >= 0 else None
+
+
+def summed_of(policy: "Policy", column: str) -> str:
+    """What of the delivery a declared column sums: two that differ only in limits, steps or kind sum the same."""
+    made = policy.columns.members[column].model_dump(mode="json", by_alias=True)
+    return json.dumps([made.get("from"), made.get("year")])
 
 
 def record_table_problems(policy: "FlatPolicy") -> Iterator[Problem]:

@@ -15,6 +15,7 @@ import pandas as pd
 from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, published_attributes
 from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.assessments.record_risk import levels_of
+from deid_assets.errors import CountsError
 from deid_assets.methods.counts import cohort as counted
 from deid_assets.methods.demographics.attributes import Attribute, Level
 from deid_assets.methods.flat import queries
@@ -24,7 +25,14 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.counts import Total, characteristics_of, level_or_values, levels_of_records, most_of
+from deid_assets.policy.sections.counts import (
+    Total,
+    characteristics_of,
+    level_or_values,
+    levels_of_records,
+    most_of,
+    summed_of,
+)
 from deid_assets.release.counts.cells import Row, by_level, by_values, class_rows, counted_frame, step_rows
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import COHORT_SECTIONS, drawn, shape
@@ -280,8 +288,8 @@ def cohort_counts(
     rows += class_rows(
         counted.NUMBER_OF_CLAIMS, ({band: band for band in counted.claim_bands()}, bands), shape(policy, *COHORT_SECTIONS)
     )
-    for total in policy.counts.totals:
-        rows += [row for row in _totals(policy, total, profiles, cohort) if row not in rows]
+    # Several totals of a column have the sum over all members in common.
+    rows += dict.fromkeys(row for total in policy.counts.totals for row in _totals(policy, total, profiles, cohort))
     if policy.counts.claims_per_member is not None:
         rows += _claims(policy, policy.counts.claims_per_member, tables)
     return counted_frame(rows)
@@ -308,25 +316,38 @@ def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Ite
 
 
 def _totals(policy: Policy, total: Total, profiles: Table, cohort: Table) -> Iterator[Row]:
-    """The sum of a column over the cohort, and its parts by the classes of the characteristics that are named."""
+    """The sum of a column over the cohort, and its parts by the classes of the characteristics that are named.
+
+    Raises
+    ------
+    CountsError
+        If two combinations of classes would have the same name.
+    """
     most, own = most_of(policy, total.column) or 0, shape(policy, *COHORT_SECTIONS)
     # In one order, whatever the policy says: the same cell has the same noise.
     for by in dict.fromkeys(((), tuple(sorted(total.by, key=policy.identity)))):
         found = profiles.query(counted.totals_counted(profiles, cohort, total.column, by))
-        classes, labels = {counted.ALL: counted.ALL}, pd.Series(counted.ALL, found.index)
-        for place, column in enumerate(by):
-            level = characteristics_of(policy)[column]
-            of, labelled = by_level(policy.hierarchy_of(column), level, found.rename(columns={column: "value"}))
-            labels = labels + ", " + labelled["label"] if place else labelled["label"]
-            pairs = product(classes.items(), of.items()) if place else ((("", ""), one) for one in of.items())
-            classes = {
-                f"{label}, {other}" if place else other: json.dumps([held, more]) if place else more
-                for (label, held), (other, more) in pairs
-            }
-        identity = counted.total_by(policy.identity(total.column), [policy.identity(column) for column in by])
+        levels = [
+            by_level(policy.hierarchy_of(column), characteristics_of(policy)[column], found.rename(columns={name: "value"}))
+            for column, name in zip(by, counted.names_by(by), strict=True)
+        ]
+        combined = list(product(*(classes.items() for classes, _ in levels)))
+        classes = {_combined(label for label, _ in one): json.dumps([held for _, held in one]) for one in combined}
+        if len(classes) < len(combined):
+            raise CountsError(f"two combinations of classes of {', '.join(by)} have the same name; rename a label with a '|'")
+        labels = (
+            [_combined(one) for one in zip(*(labelled["label"] for _, labelled in levels), strict=True)]
+            if by
+            else [counted.ALL]
+        )
+        identity = counted.total_by(summed_of(policy, total.column), [policy.identity(column) for column in by])
         row = counted.total_by(total.column, by)
         for _, *cell in class_rows(row, (classes, found.assign(label=labels)), own, most, identity):
             yield counted.TOTALS, *cell
+
+
+def _combined(labels: Iterable[str]) -> str:
+    return " | ".join(labels) or counted.ALL
 
 
 P = TypeVar("P", bound=ReleasePolicy)
