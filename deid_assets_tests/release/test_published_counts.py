@@ -217,6 +217,7 @@ def test_combined_classes_that_read_alike_are_refused(tables):
             "values": {"F": ["b | c"], "M": ["c"]},
         },
         hierarchies__days_in_hospital__levels=[stays],
+        dimensions=[*SMALL["dimensions"], {"name": "sex", "columns": ["sex"]}],
         counts={
             "characteristics": {"sex": "group", "days_in_hospital_y2": "none or any"},
             "totals": [{"column": "months", "by": ["sex", "days_in_hospital_y2"]}],
