@@ -102,7 +102,7 @@ def test_deliveries_are_listed_and_a_damaged_record_does_not_hide_the_others(hom
     assert [one["key"] for one in json.loads(deid("deliveries", "--json")[1])] == ["a", "b"]
 
 
-@pytest.mark.parametrize("like", ["heritage_public", "heritage", "desynpuf", "claims_dates", "claims_2026"])
+@pytest.mark.parametrize("like", ["heritage_public", "heritage", "desynpuf", "claims_dates", "claims_2026", "claims_and_fills"])
 def test_a_new_policy_passes_its_check_under_its_own_name_title_and_owners(home, like):
     title = 'Our "claims": 2020 # of \\ one, ü'
     code, printed = deid(
@@ -117,6 +117,17 @@ def test_a_new_policy_passes_its_check_under_its_own_name_title_and_owners(home,
     }
     code, printed = deid("policy", "check", "ours.yaml")
     assert code == 0 and title in printed
+
+
+def test_the_files_of_a_copied_policy_are_copied_and_serve_the_next_copy(home, tmp_path):
+    arguments = ("--title", "t", "--owner", "team:us", "--like", "claims_and_fills")
+    assert deid("policy", "new", "ours", *arguments)[0] == 0
+    (book,) = load_policy(Path("ours.yaml")).files
+    assert deid("policy", "new", "theirs", *arguments)[0] == 0 and load_policy(Path("theirs.yaml")).files == (book,)
+    Path(book).write_text("somebody's own")
+    code, printed = deid("policy", "new", "others", *arguments)
+    assert code == 1 and f"{book} already exists" in printed and not Path("others.yaml").exists()
+    assert Path(book).read_text() == "somebody's own"
 
 
 @pytest.mark.parametrize(

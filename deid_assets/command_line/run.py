@@ -236,7 +236,8 @@ def requested_delivery(home: Home, policy: AnyPolicy, asked: Asked) -> Delivery:
         raise DeliveryError(
             f"policy {policy.name} reads deliveries of kind {policy.source.kind}; name one with --delivery PATH"
         )
-    further = {"further": True} if policy.has_events and policy.columns.all else {}
+    further = dict.fromkeys(policy.source.events, True) if policy.has_events else {}
+    further |= {"further": True} if policy.has_events and (policy.columns.members or policy.columns.claims) else {}
     further |= {"icd10cm": True} if policy.has_events and policy.diagnosis_codes == "icd10cm" else {}
     name = "-".join(["synthetic", *further, str(asked.members), str(asked.seed)])
     default = f"{name}-{asked.release}" if asked.release else name
@@ -261,6 +262,7 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
                 lambda done, of: progress.tell(f"{done:,} of {of:,} members"),
                 bool(delivery.parameters.get("further")),
                 "icd10cm" if delivery.parameters.get("icd10cm") else "icd9cm",
+                bool(delivery.parameters.get("fills")),
             )
         making.rename(folder)
 

@@ -231,7 +231,7 @@ class Policy(ReleasePolicy):
     @property
     def event_tables(self) -> tuple[str, ...]:
         """The tables of events: claims, then others in the order of their names."""
-        return ("claims", *sorted(self.source.events if isinstance(self.source, TablesSource) else ()))
+        return ("claims", *sorted(self.source.events))
 
     @property
     def event_table_of(self) -> dict[str, str]:
@@ -270,8 +270,7 @@ class Policy(ReleasePolicy):
 
     def mapped_of(self, table: str) -> tuple[str, ...]:
         """The canonical columns that another table of events has: its identifiers, and when each event was."""
-        source = self.source.tables[table] if isinstance(self.source, TablesSource) else None
-        return tuple(column for column in EVENT_COLUMNS if source is not None and column in source.columns)
+        return tuple(column for column in EVENT_COLUMNS if column in self.source.events[table].columns)
 
     def columns_of_file(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
         """The columns of `release_claims` in the file of one table of events, in their order.

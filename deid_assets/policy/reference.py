@@ -181,6 +181,8 @@ class _Pages:
         return _WORDS.get(field.get("type", ""), "any value") + _interval(self._narrowed(field, place))
 
     def _link(self, model: str, place: str) -> str:
+        if not self._schema["$defs"][model].get("properties"):
+            return "`{}`"
         if model not in self._headings:
             kind = self._schema["$defs"][model].get("properties", {}).get("kind", {}).get("const")
             self._headings[model] = f"{self._prefix}{place}" + (f", {kind}" if kind else "")

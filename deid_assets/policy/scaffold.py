@@ -40,7 +40,7 @@ class Heading:
 
 
 def new_policy(file: Path, heading: Heading, like: str) -> Path:
-    """Write a valid policy, with the comments of the policy that it is based on.
+    """Write a valid policy, with the comments of the policy that it is based on and the files that it names.
 
     Parameters
     ----------
@@ -54,12 +54,23 @@ def new_policy(file: Path, heading: Heading, like: str) -> Path:
     Raises
     ------
     PolicyError
-        If `like` does not exist, the file exists already, or the arguments make no valid policy; no file is then
+        If `like` does not exist, a file exists already, or the arguments make no valid policy; no file is then
         written.
     """
     text = like_shipped(like, heading)
+    shipped = _shipped()[like]
+    named = {name: shipped.with_name(name).read_text("utf-8") for name in load_policy(shipped).files}
+    # A file that an earlier copy brought there serves this one, too.
+    beside = {name: content for name, content in named.items() if not _is_there(file.with_name(name), content)}
     note = f"# Made from {like} by `deid policy new`. What differs from it is yours to say; its comments follow.\n#\n"
-    return write_new(file, note + text, heading)
+    return write_new(file, note + text, heading, beside)
+
+
+def _is_there(file: Path, content: str) -> bool:
+    try:
+        return file.read_text("utf-8") == content
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def like_shipped(like: str, heading: Heading) -> str:

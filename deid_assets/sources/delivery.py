@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -393,16 +393,40 @@ class FurtherTable(_Model):
     holds: ColumnName = Field(description="what the table contains, in a few words")
 
 
+def _is_made(table: str) -> str:
+    if table != "fills":
+        raise ValueError("the generator makes no such table; it can make fills")
+    return table
+
+
+class MadeEvents(_Model):
+    """A table of events that the generator makes; it is where and as the generator writes it."""
+
+    columns: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {name: name for name in ("claim_id", "member_id", "provider_id", "year", "service_date")}
+    )
+    same_as_claims: ClassVar[tuple[str, ...]] = ("provider_id",)
+    without_codes: ClassVar[None] = None
+
+
 class SyntheticSource(_Model):
-    """`members.parquet` and `claims.parquet` with canonical columns, as written by the generator."""
+    """`members.parquet` and `claims.parquet` with canonical columns, as written by the generator.
+
+    Parameters
+    ----------
+    events
+        Further tables that the generator makes: `fills: {}`, fills of drugs, in `fills.parquet`.
+    """
 
     kind: Literal["synthetic"] = "synthetic"
+    events: dict[Annotated[str, AfterValidator(_is_made)], MadeEvents] = Field({}, exclude_if=lambda tables: not tables)
 
 
 class DesynpufSource(_Model):
     """CMS DE-SynPUF files as downloaded. Its codes are synthetic: `blank` converts unknown ones to NULL and counts them."""
 
     kind: Literal["desynpuf"] = "desynpuf"
+    events: ClassVar[Mapping[str, MadeEvents]] = MappingProxyType({})
     unknown_codes: UnknownCodes = Field(
         "blank",
         description="whether a row with an unknown code is quarantined, or the code becomes NULL and is counted; either "

@@ -67,7 +67,7 @@ def lay_out_tables(staging: IntakeState, delivery: Delivery, source: TablesSourc
 
 
 def lay_out_synthetic(staging: IntakeState, delivery: Delivery, source: SyntheticSource, declared: Declared) -> Delivered:
-    """Read `members.parquet` and `claims.parquet`, whose columns have canonical names and types.
+    """Read `members.parquet`, `claims.parquet` and the generator's other tables of events, in canonical names and types.
 
     Raises
     ------
@@ -77,10 +77,19 @@ def lay_out_synthetic(staging: IntakeState, delivery: Delivery, source: Syntheti
     # The generator creates no deaths, gives a claim at most four diagnoses, and leaves the days since the first claim
     # to the intake, like a data source.
     absent = ("death_date", *DAYS_OF_SERVICE, FURTHER)
-    for table, columns in (("members", MEMBER_COLUMNS), ("claims", CLAIM_COLUMNS)):
-        own = TableMap(file=f"{table}.parquet", columns={name: name for name in columns if name not in absent})
+    named = {"members": MEMBER_COLUMNS, "claims": CLAIM_COLUMNS}
+    columns = {table: {name: name for name in names if name not in absent} for table, names in named.items()}
+    columns |= {name: dict(table.columns) for name, table in source.events.items()}
+    for table, found in columns.items():
+        own = TableMap(file=f"{table}.parquet", columns=found)
         _lay_out(staging, table, _files(staging, delivery, own, table, ","), own, declared)
-    return Delivered(_MEMBERS, _CLAIMS, declared=declared)
+    return Delivered(
+        _MEMBERS,
+        _CLAIMS,
+        declared=declared,
+        events={name: f"delivered_{name}" for name in source.events},
+        same_as_claims={name: table.same_as_claims for name, table in source.events.items()},
+    )
 
 
 def _lay_out(staging: IntakeState, source_table: str, files: list[SourceTable], table: TableMap, declared: Declared) -> None:

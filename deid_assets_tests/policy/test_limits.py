@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from deid_assets.errors import PolicyError
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.loading import SHIPPED as FOLDER
 from deid_assets.policy.loading import policy_from, shipped_policies
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, NO_LIMIT, NumberRange, limit_problems
@@ -97,7 +98,7 @@ def test_beyond_the_range_no_policy_of_a_cohort_loads(limit):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_policy_lies_within_its_ranges(name):
-    policy = policy_from(SHIPPED[name])
+    policy = policy_from(SHIPPED[name], FOLDER)
     assert not list(limit_problems(policy))
 
 

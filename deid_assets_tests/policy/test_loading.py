@@ -40,7 +40,8 @@ def line_of(text: str, wanted: str) -> int:
 class TestShippedPolicies:
     def test_they_load_and_their_names_are_their_files(self):
         names = {path.stem.replace("-", "_"): load_policy(path).name for path in shipped_policies()}
-        assert names == {name: name for name in ("heritage", "heritage_public", "desynpuf", "claims_dates", "claims_2026")}
+        shipped = ("heritage", "heritage_public", "desynpuf", "claims_dates", "claims_2026", "claims_and_fills")
+        assert names == {name: name for name in shipped}
 
     def test_lattices_have_the_stated_size(self):
         assert policy_by_name("heritage").dimension_levels == (4, 3, 5, 4)
@@ -376,7 +377,7 @@ class TestByName:
         text = public_text().replace("policy: heritage_public", "policy: ours")
         (tmp_path / "my-file.yaml").write_text(text, "utf-8")
         assert policy_by_name("ours", [tmp_path]).name == "ours"
-        assert set(policies_in(tmp_path)) == {"claims_2026", "claims_dates", "desynpuf", "heritage", "heritage_public", "ours"}
+        assert set(policies_in(tmp_path)) == {*(load_policy(path).name for path in shipped_policies()), "ours"}
 
     @pytest.mark.parametrize(("said", "meant"), [("heritage-public", "heritage_public"), ("my_file", "ours"), ("Ours", "ours")])
     def test_a_policy_has_one_name_and_what_is_like_it_or_like_its_file_is_suggested(self, tmp_path, said, meant):
@@ -388,8 +389,8 @@ class TestByName:
         with pytest.raises(PolicyError) as caught:
             policy_by_name("heritag")
         assert str(caught.value) == (
-            "there is no policy 'heritag'; did you mean heritage?; policies: claims_2026, claims_dates, desynpuf, heritage, "
-            "heritage_public, or the path of a YAML file"
+            "there is no policy 'heritag'; did you mean heritage?; policies: claims_2026, claims_and_fills, claims_dates, "
+            "desynpuf, heritage, heritage_public, or the path of a YAML file"
         )
 
     @pytest.mark.parametrize(

@@ -347,7 +347,7 @@ _TAKEN = ("members", "claims", "records", "people", "attrition", "characteristic
 
 def _event_tables(policy: Policy) -> Iterator[Problem]:
     """A table of events is delivered, has columns by which the adversary knows it, and a file of its own in the release."""
-    delivered = policy.source.events if isinstance(policy.source, TablesSource) else {}
+    delivered = policy.source.events
     if delivered and not policy.claim_columns_of("claims"):
         yield Problem(("quasi_identifiers", "claims"), "none is of claims; without any, a release would not be longitudinal")
     listed = [policy.columns.table_of(qi.column) for qi in policy.quasi_identifiers.claims]

@@ -153,7 +153,7 @@ def draw_claims(random: np.random.Generator, members: Members, providers: Provid
     return ClaimBlock(
         member=member,
         year=year,
-        day=sometimes_missing("service_date", _year_offsets()[year] + day),
+        day=sometimes_missing("service_date", year_offsets()[year] + day),
         provider=sometimes_missing("provider_id", provider),
         vendor=sometimes_missing("vendor_id", (provider * VENDORS_PER_PROVIDER).astype(np.int64)),
         pcp=sometimes_missing("pcp_id", pcp),
@@ -178,7 +178,7 @@ def _draw_visits(random: np.random.Generator, members: Members, tables: Tables) 
     rows = tables.condition_profile[diagnoses[0]] * LINE_CLASSES + line_class
     setting = tables.setting.draw(rows, uniform_words(random, count)).astype(np.int64)
     old = members.age[member] >= shape.LONG_STAY_AGE
-    stay = _draw_stays(random, setting, member, _year_offsets()[year] + day, old)
+    stay = _draw_stays(random, setting, member, year_offsets()[year] + day, old)
     return _Visits(member, lines, year, day, diagnoses, setting, stay)
 
 
@@ -323,7 +323,7 @@ def _draw_providers(
     return provider, usual[np.arange(size[0]), members.primary_care][member]
 
 
-def _year_offsets() -> np.ndarray:
+def year_offsets() -> np.ndarray:
     """Return the days from the first day of year 1 to that of each year."""
     days: np.ndarray = YEAR_STARTS - YEAR_STARTS[0]
     return days.astype(np.int64)

@@ -3,7 +3,7 @@
 All its people are fictitious. Claims per member, ages, sexes, lengths of stay, days since first claim and missing
 values follow published figures (`shape`). Codes are real (`tables`), members have recurring conditions (`members`), and
 claims follow from conditions (`claims`). So histories differ like real ones: they are neither independent draws nor
-designed to be found. See methods#synthetic-deliveries.
+designed to be found. Fills of drugs, if they are asked for, follow from diagnoses (`fills`). See methods#synthetic-deliveries.
 
 Members are drawn in blocks of `BLOCK`, each from its own counter-based random stream. Memory does not grow with the
 delivery, and the same seed, number of members and package versions give the same bytes.
@@ -25,6 +25,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.reference.codes import DiagnosisSystem
 from deid_assets.sources.synthetic import further as further_columns
 from deid_assets.sources.synthetic.claims import ClaimBlock, Providers, draw_claims
+from deid_assets.sources.synthetic.fills import FillBlock, draw_fills, drugs
 from deid_assets.sources.synthetic.further import TEXT, coded
 from deid_assets.sources.synthetic.members import YEAR_STARTS, Members, birth_dates, draw_members
 from deid_assets.sources.synthetic.tables import SEXES, Tables, in_icd10, tables
@@ -32,6 +33,7 @@ from deid_assets.sources.synthetic.tables import SEXES, Tables, in_icd10, tables
 BLOCK: Final = 1 << 13
 MEMBERS_FILE: Final = "members.parquet"
 CLAIMS_FILE: Final = "claims.parquet"
+FILLS_FILE: Final = "fills.parquet"
 _LARGEST_SEED: Final = (1 << 64) - 1
 _TWELVE_YEARS: Final = pa.scalar(4383, pa.int32())  # days
 
@@ -58,6 +60,17 @@ _CLAIM_SCHEMA: Final = pa.schema(
         *(pa.field(f"diagnosis_{place}", TEXT) for place in range(1, 5)),
     ]
 )
+_FILL_SCHEMA: Final = pa.schema(
+    [
+        pa.field("claim_id", pa.int64(), nullable=False),
+        pa.field("member_id", TEXT, nullable=False),
+        pa.field("provider_id", TEXT),
+        pa.field("year", pa.int32(), nullable=False),
+        pa.field("service_date", pa.date32(), nullable=False),
+        pa.field("ndc", TEXT, nullable=False),
+        pa.field("days_supply", pa.int32(), nullable=False),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -77,8 +90,9 @@ def write_delivery(
     progress: Callable[[int, int], None] | None = None,
     further: bool = False,
     diagnosis_codes: DiagnosisSystem = "icd9cm",
+    fills: bool = False,
 ) -> SyntheticDelivery:
-    """Write a synthetic delivery: `members.parquet` and `claims.parquet`.
+    """Write a synthetic delivery: `members.parquet` and `claims.parquet`, and `fills.parquet` if asked for.
 
     Columns are the canonical ones (`schemas/longitudinal.py`) except `days_since_first_claim`, which intake
     computes from the dates of service. `claim_id` is a whole number; the other identifiers are text.
@@ -97,6 +111,8 @@ def write_delivery(
         Whether members and claims have the columns of `further`, for a policy that declares columns. All others stay the same.
     diagnosis_codes
         The coding system of the diagnoses. In ICD-10-CM, the same people have the same histories twelve years later.
+    fills
+        Whether there are fills of drugs, too. The other files stay the same.
 
     Returns
     -------
@@ -121,18 +137,16 @@ def write_delivery(
         raise DeliveryError("the seed of a synthetic delivery is a whole number from 0 to 2**64 - 1")
     folder.mkdir(parents=True, exist_ok=True)
     claims = 0
-    with (
-        _written_at_the_end(
-            folder / MEMBERS_FILE, _schema(_MEMBER_SCHEMA, further_columns.MEMBER_FIELDS, further)
-        ) as member_writer,
-        _written_at_the_end(
-            folder / CLAIMS_FILE, _schema(_CLAIM_SCHEMA, further_columns.CLAIM_FIELDS, further)
-        ) as claim_writer,
-    ):
-        for done, member_rows, claim_rows in _blocks(members, seed, further, diagnosis_codes):
-            member_writer.write_table(member_rows)
-            claim_writer.write_table(claim_rows)
-            claims += claim_rows.num_rows
+    schemas = {
+        MEMBERS_FILE: _schema(_MEMBER_SCHEMA, further_columns.MEMBER_FIELDS, further),
+        CLAIMS_FILE: _schema(_CLAIM_SCHEMA, further_columns.CLAIM_FIELDS, further),
+    } | ({FILLS_FILE: _FILL_SCHEMA} if fills else {})
+    with contextlib.ExitStack() as stack:
+        writers = {file: stack.enter_context(_written_at_the_end(folder / file, schema)) for file, schema in schemas.items()}
+        for done, rows in _blocks(members, seed, further, diagnosis_codes, fills):
+            for file, writer in writers.items():
+                writer.write_table(rows[file])
+            claims += rows[CLAIMS_FILE].num_rows
             if progress:
                 progress(done, members)
     return SyntheticDelivery(folder, members, claims, seed)
@@ -168,30 +182,36 @@ def _written_at_the_end(file: Path, schema: pa.Schema) -> Iterator[pq.ParquetWri
 
 
 def _blocks(
-    members: int, seed: int, further: bool, diagnosis_codes: DiagnosisSystem
-) -> Iterator[tuple[int, pa.Table, pa.Table]]:
-    """Yield for each block: the number of members so far, its members, its claims."""
+    members: int, seed: int, further: bool, diagnosis_codes: DiagnosisSystem, fills: bool
+) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+    """Yield for each block the number of members so far, and its rows of each file."""
     lookups, later = tables(), diagnosis_codes == "icd10cm"
     coded_in = in_icd10(lookups) if later else lookups
     providers = Providers.of(members, lookups)
-    first_claim = 1
+    first_claim = first_fill = 1
     for block, first in enumerate(range(0, members, BLOCK)):
         random = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, block]))
         drawn = draw_members(random, min(BLOCK, members - first), lookups)
         claims = draw_claims(random, drawn, providers, lookups)
         births = birth_dates(random, drawn, _first_service(claims, len(drawn.age)))
         names = pa.array([f"M{number:09d}" for number in range(first + 1, first + 1 + len(drawn.age))])
-        member_rows = _member_rows(drawn, claims.days_in_hospital, births, names)
-        claim_rows = _claim_rows(claims, first_claim, names, coded_in)
+        rows = {
+            MEMBERS_FILE: _member_rows(drawn, claims.days_in_hospital, births, names),
+            CLAIMS_FILE: _claim_rows(claims, first_claim, names, coded_in),
+        }
+        if fills:
+            filled = draw_fills(np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 2, block])), drawn, claims)
+            rows[FILLS_FILE] = _fill_rows(filled, first_fill, names)
+            first_fill += len(filled.member)
         if later:
-            member_rows, claim_rows = _twelve_years_later(member_rows), _twelve_years_later(claim_rows)
+            rows = {file: _twelve_years_later(table) for file, table in rows.items()}
         if further:
             own = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 1, block]))
             of_members = further_columns.of_members(own, len(drawn.age))
             of_claims = further_columns.of_claims(own, claims.length_of_stay >= 0)
-            member_rows = _with(member_rows, further_columns.MEMBER_FIELDS, of_members)
-            claim_rows = _with(claim_rows, further_columns.CLAIM_FIELDS, of_claims)
-        yield first + len(drawn.age), member_rows, claim_rows
+            rows[MEMBERS_FILE] = _with(rows[MEMBERS_FILE], further_columns.MEMBER_FIELDS, of_members)
+            rows[CLAIMS_FILE] = _with(rows[CLAIMS_FILE], further_columns.CLAIM_FIELDS, of_claims)
+        yield first + len(drawn.age), rows
         first_claim += len(claims.member)
 
 
@@ -254,6 +274,20 @@ def _claim_rows(claims: ClaimBlock, first_claim: int, names: pa.Array, lookups: 
         *(coded(_numbers_into(place, numbers), pa.array(codes)) for numbers in claims.diagnoses),
     ]
     return pa.Table.from_arrays(columns, schema=_CLAIM_SCHEMA)
+
+
+def _fill_rows(fills: FillBlock, first_fill: int, names: pa.Array) -> pa.Table:
+    """Return the fills of a block as rows of `fills.parquet`."""
+    columns = [
+        pa.array(np.arange(first_fill, first_fill + len(fills.member))),
+        coded(fills.member, names),
+        _numbered(fills.provider, "P"),
+        _whole(fills.year + 1),
+        _dates(fills.day),
+        coded(fills.drug, pa.array(drugs().codes)),
+        _whole(drugs().days_supply[fills.drug]),
+    ]
+    return pa.Table.from_arrays(columns, schema=_FILL_SCHEMA)
 
 
 def _whole(values: np.ndarray) -> pa.Array:
