@@ -85,7 +85,9 @@ def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: byt
 
         share = risk(node, frozenset())
         limit = max(policy.risk.max_high_risk_share, share)
-        columns_of = {"members": [names[column] for column in members], "claims": [names[column] for column in claims]}
+        columns_of = {"members": [names[column] for column in members]}
+        for table in policy.event_tables:
+            columns_of[table] = [names[column] for column in claims if policy.columns.table_of(column) == table]
         frame = column_costs(risk, axes, columns_of, node, limit)
     levels = dict(chosen_level_names(policy, tables))
     return Costs(frame, levels, share, limit, f"{DRAWS:,} draws about members to be released")

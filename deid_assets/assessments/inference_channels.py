@@ -108,6 +108,8 @@ def _gives_away(policy: Policy, channel: Channel, field: str, model: str) -> boo
     not identify a provider.
     """
     identifying = field in IDENTIFYING
+    if channel.of_claims_alone and field not in (*member_columns(policy), *policy.columns_of_file("claims", [field])):
+        return False
     if not channel.of_members:
         return not (identifying and model == WITHOUT_IDENTIFIERS)
     return field in (*member_columns(policy), *usual_columns(policy)) or (model == "gradient_boosting" and not identifying)

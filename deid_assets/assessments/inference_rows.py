@@ -22,8 +22,8 @@ from deid_assets.methods.inference.gain import Model, Outcome, member_folds, nai
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import category_sql
-from deid_assets.reference.known_columns import CLAIMS, GROUPED, PROVIDERS, WITHHELD
-from deid_assets.store.tables import Table, quoted, write_table
+from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, PROVIDERS, WITHHELD
+from deid_assets.store.tables import Table, literal, quoted, write_table, write_view
 
 LINKED = "linked_claims"
 """The released claims of the members sampled, with their claim_id."""
@@ -38,6 +38,7 @@ IDENTIFYING = frozenset(released for _, released in PROVIDERS.values())
 MEANINGS = {
     "diagnosis_3": "three-digit diagnosis code",
     "diagnosis_5": "five-digit diagnosis code",
+    "diagnosis_3_of_claims": "three-digit diagnosis code, from claims alone",
     "provider": "blanked provider",
     "vendor": "blanked vendor",
     "pcp": "blanked primary care provider",
@@ -77,7 +78,10 @@ class ChannelRows:
 
 
 def channels_of(policy: Policy) -> tuple[Channel, ...]:
-    """The channels that a policy names; diagnoses are two of them."""
+    """The channels that a policy names.
+
+    Diagnoses are two of them; with other tables of events three, and the third says what claims give away without them.
+    """
     found: list[Channel] = []
     for column in policy.inference.columns:
         if column == "diagnosis":
@@ -86,6 +90,9 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
                 Channel("diagnosis_3", category_sql("o.diagnosis_1"), group),
                 Channel("diagnosis_5", "o.diagnosis_1", group),
             ]
+            if policy.has_other_events:
+                category = category_sql("o.diagnosis_1")
+                found.append(Channel("diagnosis_3_of_claims", category, group, of_claims_alone=True))
         elif column in PROVIDERS:
             own, released = PROVIDERS[column]
             found.append(Channel(column, f'CASE WHEN l."{released}" IS NULL THEN o.{own} END'))
@@ -105,8 +112,20 @@ def _released(policy: Policy, column: str, table: str) -> str | None:
 
 
 def usual_columns(policy: Policy) -> list[str]:
-    """The released columns of claims whose most frequent value describes a member: groups of codes."""
-    return [policy.quasi_identifier(column).release_as for column in GROUPED.values() if policy.publishes(column)]
+    """The released columns whose most frequent value describes a member: groups of codes, and text of other tables."""
+    groups = [column for column in GROUPED.values() if policy.publishes(column)]
+    return [policy.quasi_identifier(column).release_as for column in (*groups, *policy.text_of_other_events)]
+
+
+def claims_alone(policy: Policy, linked: Table) -> Table:
+    """The released claims of the members sampled, without the rows and columns of other tables of events."""
+    names = linked.columns()
+    kept = [name for name in names if name in (CLAIM, *policy.columns_of_file("claims", [*names]))]
+    others = ", ".join(map(literal, policy.event_tables[1:]))
+    return write_view(
+        Table(linked.file, "scratch", f"{LINKED}_alone"),
+        f"SELECT {', '.join(map(quoted, kept))} FROM {linked.sql} WHERE {EVENT_TABLE} NOT IN ({others})",
+    )
 
 
 def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Generator) -> tuple[dict[str, Table], int]:
@@ -141,13 +160,27 @@ def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Ge
 
 
 def channel_rows(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
-    """The rows of every channel, from the tables of `linked_tables`."""
-    linked, sample = tables[LINKED], tables[SAMPLE]
+    """The rows of every channel, from the tables of `linked_tables`, those of claims alone last."""
+    channels, linked = channels_of(policy), tables[LINKED]
+    own = [channel for channel in channels if not channel.of_claims_alone]
+    found = _rows_from(policy, tables, linked, own, usual_columns(policy))
+    alone = [channel for channel in channels if channel.of_claims_alone]
+    if alone:
+        left = claims_alone(policy, linked)
+        usual = [name for name in usual_columns(policy) if name in left.columns()]
+        found += _rows_from(policy, tables, left, alone, usual)
+    return found
+
+
+def _rows_from(
+    policy: Policy, tables: Mapping[str, Table], linked: Table, channels: Sequence[Channel], usual: Sequence[str]
+) -> list[ChannelRows]:
+    """The rows of some channels, from some of the released claims."""
+    sample, found = tables[SAMPLE], list[ChannelRows]()
     profiles = Table(linked.file, "scratch", "inference_profiles")
     shown = profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql)
     crosswalk, delivered = tables["pseudonym_crosswalk"], tables["member_profiles"]
-    write_table(profiles, inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual_columns(policy)))
-    channels, found = channels_of(policy), []
+    write_table(profiles, inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual))
     # Only trees look at them.
     boosted = "gradient_boosting" in policy.inference.models
     counts = profiles_of(linked, sample) if boosted else np.zeros((sample.count(), 0), dtype=np.int32)

@@ -294,9 +294,13 @@ class Policy(ReleasePolicy):
     @property
     def pattern_of_care(self) -> tuple[str, ...]:
         """Columns by which providers are recognized: groups of codes, what other tables tell but no numbers, and the table."""
+        return (*PATTERN, *self.text_of_other_events, *((EVENT_TABLE,) if self.has_other_events else ()))
+
+    @property
+    def text_of_other_events(self) -> tuple[str, ...]:
+        """The quasi-identifiers of other tables of events than claims that are text: no numbers and no dates."""
         others = (column for table in self.event_tables[1:] for column in self.claim_columns_of(table))
-        of_others = (one for one in others if one not in (*self.numbers, *longitudinal.DATE_COLUMNS))
-        return (*PATTERN, *of_others, *((EVENT_TABLE,) if self.has_other_events else ()))
+        return tuple(one for one in others if one not in (*self.numbers, *longitudinal.DATE_COLUMNS))
 
     def hierarchy_of(self, column: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier."""

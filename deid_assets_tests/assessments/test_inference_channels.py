@@ -23,18 +23,23 @@ from deid_assets.assessments.inference_channels import (
 )
 from deid_assets.assessments.inference_rows import (
     BLANK,
+    LINKED,
     OTHERS,
+    SAMPLE,
     WITHOUT_IDENTIFIERS,
     ChannelRows,
     Inferred,
+    channel_rows,
     channels_of,
     inferred,
 )
+from deid_assets.assessments.planting import plant
 from deid_assets.errors import PolicyError
 from deid_assets.methods.inference.cases import Cases, CasesToGuess, Guesses
 from deid_assets.methods.inference.gain import Outcome, naive_bayes
-from deid_assets.methods.inference.rows import Channel
+from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.reference.known_columns import EVENT_TABLE
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets.reports.plain_words import explain
 from deid_assets_tests.assessments.planted_layouts import Canaries
@@ -406,3 +411,46 @@ def test_rows_other_than_the_released_ones_are_an_error(monkeypatch, store):
     named = {**tables, "chosen_generalization": None, "suppressed_members": None}
     with pytest.raises(inference_rows.StoreError, match="1 rows of release_claims differ"):
         inference_rows.linked_tables(own, named, stream("members"))
+
+
+class TestOtherTablesOfEvents:
+    """Fills of drugs tell of diagnoses; the same channel from claims alone says how much."""
+
+    def of_people(self, store, own, people: int = 600):
+        """The channels of people with a claim each, half of diabetes and half of hypertension, and a fill that tells which."""
+        layouts = Canaries(store, own).tables
+        told = [{CLAIM: f"{n}", MEMBER: n, EVENT_TABLE: "claims", "Year": "Y1"} for n in range(people)]
+        drugs = ("Diabetes", "Lipids")
+        told += [
+            {CLAIM: f"fills {n}", MEMBER: n, EVENT_TABLE: "fills", "Year": "Y1", "DrugGroup": drugs[n % 2]}
+            for n in range(people)
+        ]
+        rows = {
+            SAMPLE: [{MEMBER: n, "position": n} for n in range(people)],
+            LINKED: told,
+            "pseudonym_crosswalk": [{"kind": "member", "original_id": f"m{n}", "pseudonym": n} for n in range(people)],
+            "member_profiles": [{"member_id": f"m{n}"} for n in range(people)],
+            "eligible_claims": [{CLAIM: f"{n}", "diagnosis_1": ("icd10cm:E119", "icd10cm:I10")[n % 2]} for n in range(people)]
+            + [{CLAIM: f"fills {n}"} for n in range(people)],
+            "release_members": [{MEMBER: n} for n in range(people)],
+        }
+        return channel_rows(own, {name: plant(store.file, like, rows.get(name, ()), name) for name, like in layouts.items()})
+
+    def test_what_drugs_give_away_is_the_difference_from_claims_alone(self, store):
+        own = policy_by_name("claims_and_fills")
+        found = {one.name: one.together for one in inferred(own, self.of_people(store, own), 600, stream) if one.outcomes}
+        with_drugs, alone = found["diagnosis_3"], found["diagnosis_3_of_claims"]
+        assert [len(one["naive_bayes"].right) for one in (with_drugs, alone)] == [600, 600], "fills have no diagnosis"
+        for model in ("naive_bayes", "gradient_boosting"):
+            assert with_drugs[model].right.all() and alone[model].right.mean() < 0.6
+
+    def test_canaries_find_out_that_claims_alone_see_another_table(self, store, monkeypatch):
+        asked = policy(columns=["diagnosis"]).inference
+        own = policy_by_name("claims_and_fills").model_copy(update={"inference": asked})
+        assert Canaries(store, own).inference_channels().share == 1
+        monkeypatch.setattr(inference_rows, "claims_alone", lambda policy, linked: linked)
+        assert Canaries(store, own).inference_channels().share < 1
+
+    def test_policies_with_claims_only_have_no_such_channel(self):
+        names = {one.name for one in channels_of(policy_by_name("claims_2026"))}
+        assert {one.name for one in channels_of(policy_by_name("claims_and_fills"))} - names == {"diagnosis_3_of_claims"}

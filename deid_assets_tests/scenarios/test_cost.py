@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, REFUSED, deid_here, unwrapped
+from deid_assets_tests.scenarios.fills_delivery import FILLS, TABLE_OF_DRUGS, delivery_with_fills
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.test_cohort_release import deliver
 from deid_assets_tests.scenarios.test_flat_release import FLAT, write_people
@@ -63,14 +65,33 @@ def test_a_cohort_has_no_choice(tmp_path):
     assert code == ERROR and "compare it with other choices by `deid demographics`" in unwrapped(printed), printed
 
 
+def costs_of_events(printed: str, values: dict[str, Any]) -> dict[str, float]:
+    """What each column and table adds, by its name; each column of the policy has a row, and so has each table."""
+    found = costs(printed)
+    names = {one["release_as"] for level in values["quasi_identifiers"].values() for one in level}
+    tables = ("members", "claims", *values["source"].get("events", ()))
+    assert set(found) == {*names, *(f"all of {table}" for table in tables)}
+    return {name: float(cells[1]) for name, cells in found.items()}
+
+
 @pytest.mark.matrix
 def test_columns_and_tables_of_claims(tmp_path):
     """Each has its row, and so has all of each table."""
     write_policy(tmp_path, SMALL)
     code, printed = deid_here(tmp_path / "deid", "cost", tmp_path / "small.yaml", "--members", 3_000)
-    found = costs(printed)
     assert code == PUBLISHED and nothing_is_published(tmp_path / "deid"), printed
-    names = {one["release_as"] for level in SMALL["quasi_identifiers"].values() for one in level}
-    assert set(found) == {*names, "all of members", "all of claims"}
-    adds = {name: float(cells[1]) for name, cells in found.items()}
-    assert max(adds["all of claims"], adds["all of members"]) >= max(adds[name] for name in names) > 0
+    adds = costs_of_events(printed, SMALL)
+    tables = {name for name in adds if name.startswith("all of")}
+    assert max(adds[table] for table in tables) >= max(adds[name] for name in adds.keys() - tables) > 0
+
+
+@pytest.mark.matrix
+def test_columns_of_another_table_of_events_are_its_own(tmp_path):
+    """A table with one column costs what the column costs, and claims what their only column costs."""
+    tables = delivery_with_fills(tmp_path, 3_000)
+    (tmp_path / "drugs.csv").write_text(TABLE_OF_DRUGS)
+    write_policy(tmp_path, FILLS)
+    code, printed = deid_here(tmp_path / "deid", "cost", tmp_path / "fills.yaml", "--delivery", tables)
+    assert code == PUBLISHED and nothing_is_published(tmp_path / "deid"), printed
+    adds = costs_of_events(printed, FILLS)
+    assert adds["all of fills"] == adds["DrugGroup"] and adds["all of claims"] == adds["PlaceSvc"]

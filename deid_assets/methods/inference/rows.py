@@ -27,12 +27,15 @@ class Channel:
         SQL for the released label within which it is predicted; None: all rows are one group.
     of_members
         Whether a row is a member instead of a claim.
+    of_claims_alone
+        Whether it is predicted from claims alone, without what other tables of events tell of the member.
     """
 
     name: str
     value: str
     group: str | None = None
     of_members: bool = False
+    of_claims_alone: bool = False
 
 
 def unlinked_rows(linked: Table, released: Table, sample: Table) -> str:
