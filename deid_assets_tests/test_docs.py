@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import deid_assets
 from deid_assets.command_line.main import main
+from deid_assets.errors import PolicyError
 from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 from deid_assets.policy.reference import reference
@@ -251,7 +252,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 6, *["policies.md"] * 4,
+        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 7, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -358,6 +359,33 @@ def test_a_policy_of_other_tables_of_events(tmp_path):
     values["hierarchies"] |= {"drug": {"kind": "fixed"}}
     policy = policy_from(values | {"reviewed_attributes": {"DaysOfSupply": "Only the pharmacy knows it."}}, tmp_path)
     assert policy.event_tables == ("claims", "fills") and policy.source.events["fills"].same_as_claims == ("provider_id",)
+
+
+def test_a_policy_of_laboratory_results():
+    values = with_tables("unit: span")
+    (shown,) = [
+        one for text in blocks(DOCS / "own-data.md", "yaml") if "kind: result" in text and (one := yaml.safe_load(text))
+    ]
+    values["source"]["events"] = {
+        "results": {"file": "results.csv", "without_codes": "The two tests tell of no listed condition."}
+    }
+    values["columns"] |= shown["columns"]
+
+    def with_values(hierarchy: dict[str, Any]) -> Any:
+        hierarchies = values["hierarchies"] | {"result": hierarchy}
+        return policy_from(values | {"hierarchies": hierarchies, "dimensions": dimensions})
+
+    dimensions = values["dimensions"]
+    labels = with_values({"kind": "fixed"}).columns.of_events["result"].values
+    assert len(labels) == 6 and labels[1] == "glucose 100 to below 126 mg/dL"
+    assert f"`{labels[1]}`" in (DOCS / "own-data.md").read_text(encoding="utf-8")
+    dimensions = [*dimensions, {"name": "result", "columns": ["result"]}]
+    listed = {label: ["any"] for label in labels}
+    levels = {"kind": "codes", "level_names": ["bin", "any"]}
+    assert with_values(levels | {"values": listed}).event_tables == ("claims", "results")
+    del listed[labels[-1]]
+    with pytest.raises(PolicyError, match="hierarchies.result|columns.results.result"):
+        with_values(levels | {"values": listed})
 
 
 def test_a_flat_policy(tmp_path):

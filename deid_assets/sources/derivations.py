@@ -15,6 +15,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from deid_assets.reference.groups import CodeGrouping, group_prefixes
@@ -119,7 +120,7 @@ class Derivation:
     of_events
         Whether the column of members is an aggregate of their claims.
     codes
-        Codes that the cells are compared with.
+        Codes that the first cell is compared with.
     coded
         What it tells of its codes; None: lists of sensitive codes do not read it.
     lookup
@@ -156,6 +157,68 @@ def delivered_text(table: str, column: str, values: Mapping[str, str], others: s
     value = f"CASE WHEN {cell.sql} IS NOT NULL THEN CASE {cell.sql} {cases} END END"
     broken = {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"} if others is None else {}
     return Derivation(table, (cell,), value, broken, codes=tuple(values))
+
+
+@dataclass(frozen=True)
+class MeasuredTest:
+    """A laboratory test: its name, its codes, the unit of its results, and the smallest number of each bin of them."""
+
+    name: str
+    codes: tuple[str, ...]
+    unit: str
+    starts: tuple[float, ...]
+
+    @property
+    def bins(self) -> tuple[str, ...]:
+        """The bins in words, the lowest first.
+
+        Examples
+        --------
+        >>> MeasuredTest("glucose", ("2345-7",), "mg/dL", (0, 100, 126.5)).bins
+        ('glucose 0 to below 100 mg/dL', 'glucose 100 to below 126.5 mg/dL', 'glucose from 126.5 mg/dL')
+        """
+        starts = [f"{start:g}" for start in self.starts]
+        last = f"{self.name} from {starts[-1]} {self.unit}"
+        return (*(f"{self.name} {start} to below {end} {self.unit}" for start, end in pairwise(starts)), last)
+
+
+@dataclass(frozen=True)
+class ResultCells:
+    """The columns of a delivery that a laboratory result is read from: the number, the code of the test, and the unit."""
+
+    number: str
+    test: str
+    unit: str
+
+
+def result_bin(table: str, cells: ResultCells, tests: Sequence[MeasuredTest]) -> Derivation:
+    """The bin of a laboratory result, with its test and unit; NULL for a test that is not listed, and without a number.
+
+    A number in another unit, or in none, breaks a rule that names the test: what it is in the listed one is not guessed. Units
+    may be in upper or lower case.
+
+    Examples
+    --------
+    >>> glucose = MeasuredTest("glucose", ("2345-7",), "mg/dL", (0, 100))
+    >>> [*result_bin("results", ResultCells("VALUE", "LOINC", "UNIT"), [glucose]).broken]
+    ['glucose not in mg/dL', 'glucose: not a number', 'glucose below 0, where the first bin begins']
+    """
+    given, test, unit = (TypedColumn(one, "text") for one in (cells.number, cells.test, cells.unit))
+    number = f"TRY_CAST({given.sql} AS DOUBLE)"
+    broken: dict[str, str] = {}
+    cases = []
+    for one in tests:
+        own = f"({test.sql} IN ({', '.join(map(literal, one.codes))}) AND {given.sql} IS NOT NULL)"
+        broken |= {
+            f"{one.name} not in {one.unit}": f"{own} AND lower({unit.sql}) IS DISTINCT FROM {literal(one.unit.lower())}",
+            f"{one.name}: not a number": f"{own} AND NOT coalesce(isfinite({number}), false)",
+            f"{one.name} below {one.starts[0]:g}, where the first bin begins": f"{own} AND {number} < {one.starts[0]!r}",
+        }
+        labels = reversed([*zip(one.starts, one.bins, strict=True)])
+        bins = " ".join(f"WHEN {number} >= {start!r} THEN {literal(label)}" for start, label in labels)
+        cases.append(f"WHEN {own} THEN CASE {bins} END")
+    codes = tuple(code for one in tests for code in one.codes)
+    return Derivation(table, (test, given, unit), f"CASE {' '.join(cases)} END", broken, codes=codes)
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ def _require_declared_codes_as_text(
     for made in delivered.declared.all.values():
         if made.table != table or not made.codes:
             continue
-        (cell,) = made.cells
+        cell = made.cells[0]
         kind = types[cell.raw].partition("(")[0]
         whole = kind in {*_INTEGER_TYPES, "UHUGEINT"}
         lost = whole and any(code.startswith("0") and code.isdigit() and code != "0" for code in made.codes)

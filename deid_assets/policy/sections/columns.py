@@ -21,7 +21,7 @@ from deid_assets.reference.geography import SUPPRESSED, kept_prefixes
 from deid_assets.reference.groups import CodeGrouping, group_names
 from deid_assets.sources import derivations
 from deid_assets.sources.delivery import MOST_YEARS, DateFormat
-from deid_assets.sources.derivations import MILLIONTHS, Declared, Derivation, TypedColumn
+from deid_assets.sources.derivations import MILLIONTHS, Declared, Derivation, MeasuredTest, ResultCells, TypedColumn
 from deid_assets.store.tables import literal
 
 LARGEST = 1_000_000
@@ -293,6 +293,57 @@ class Bins(DeclaredColumn):
         return self.starts[0], self.starts[-1]
 
 
+class ListedTest(Section):
+    """A laboratory test, and the bins of its results."""
+
+    codes: tuple[Code, ...] = Field(min_length=1, description="codes of the test, such as those of LOINC")
+    unit: Code = Field(
+        description="unit of the numbers; one in another unit quarantines its row under a rule that names the test"
+    )
+    starts: tuple[Annotated[float, Field(ge=-LARGEST, le=LARGEST)], ...] = Field(
+        min_length=1,
+        description="smallest number of each bin, ascending; the last bin is open. A row with a smaller number than the first "
+        "is quarantined",
+    )
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "ListedTest":
+        if list(self.starts) != sorted(set(self.starts)):
+            raise ValueError("starts must ascend, each once")
+        return self
+
+
+class Results(DeclaredColumn):
+    """The bin of a laboratory result, with its test and unit; blank for a test that is not listed."""
+
+    kind: Literal["result"]
+    from_: Theirs = Field(alias="from", description="name of the column of numbers in the delivery")
+    test: Theirs = Field(description="name of the column of codes of tests in the delivery")
+    unit: Theirs = Field(description="name of the column of units in the delivery")
+    tests: dict[Said, ListedTest] = Field(min_length=1, max_length=100, description="the tests by their names")
+
+    @model_validator(mode="after")
+    def _one_test_for_each_code(self) -> "Results":
+        codes = [code for test in self.tests.values() for code in test.codes]
+        if len(set(codes)) < len(codes):
+            raise ValueError("tests: a code stands for two tests, or twice for one")
+        return self
+
+    @property
+    def measured(self) -> list[MeasuredTest]:
+        """The tests in their order."""
+        return [MeasuredTest(name, test.codes, test.unit, test.starts) for name, test in self.tests.items()]
+
+    def made(self, table: str) -> Derivation:
+        """A number in another unit than its test's quarantines its row."""
+        return derivations.result_bin(table, ResultCells(self.from_, self.test, self.unit), self.measured)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The bins of all tests."""
+        return tuple(label for test in self.measured for label in test.bins)
+
+
 class _Rounding(DeclaredColumn, ABC):
     from_: Theirs = Field(alias="from", description="name of the column of numbers in the delivery")
     to: Multiple = Field(description="amounts are rounded down to a multiple of it")
@@ -440,7 +491,7 @@ _OfEither = DeliveredText | DeliveredInteger | Grouped | Zip3 | Bins | Rounded |
 OfMembers = Annotated[
     _OfEither | AgeAt | MonthsEnrolled | CountOfClaims | SumOfClaims | AnyOfClaims, Field(discriminator="kind")
 ]
-OfClaims = Annotated[_OfEither | DaysSinceFirst | CodeGroup | Drugs, Field(discriminator="kind")]
+OfClaims = Annotated[_OfEither | DaysSinceFirst | CodeGroup | Drugs | Results, Field(discriminator="kind")]
 
 
 class DeclaredColumns(Section):
