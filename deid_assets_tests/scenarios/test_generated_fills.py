@@ -6,12 +6,13 @@ import duckdb
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.loading import SHIPPED
+from deid_assets.policy.loading import SHIPPED, policy_by_name
 from deid_assets.sources.synthetic.delivery import FILLS_FILE, write_delivery
 from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+SMALLEST = 80_000
 BOOK = "claims-and-fills-drugs.csv"
 HIV, OPIOIDS, METFORMIN = "99999091101", "99999060801", "99999010101"
 """Dolutegravir and lamivudine; buprenorphine and naloxone; metformin."""
@@ -44,14 +45,14 @@ def generated(folder: Path, **changes) -> Path:
     return folder / "generated.yaml"
 
 
-def planted(folder: Path, fills: dict[str, str]) -> None:
+def planted(folder: Path, fills: dict[str, str], day: str = "2007-05-01") -> None:
     """Give members one more fill each, by their drug."""
     file = folder / FILLS_FILE
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE fills AS FROM '{file}'")
         for number, (member, ndc) in enumerate(fills.items(), start=10**6):
             connection.execute(
-                "INSERT INTO fills BY NAME SELECT ? AS claim_id, ? AS member_id, 1 AS year, DATE '2007-05-01' AS service_date, "
+                f"INSERT INTO fills BY NAME SELECT ? AS claim_id, ? AS member_id, 1 AS year, DATE '{day}' AS service_date, "
                 "? AS ndc, 30 AS days_supply",
                 [number, member, ndc],
             )
@@ -80,3 +81,32 @@ def test_the_generator_makes_no_other_table(tmp_path):
 def test_no_policy_says_where_generated_columns_are(tmp_path):
     with pytest.raises(PolicyError, match=r"source\.events\.fills\.file"):
         generated(tmp_path, source__events={"fills": {"file": "fills.parquet"}})
+
+
+@pytest.mark.matrix
+def test_the_shipped_policy_is_published_and_nobody_with_a_sensitive_drug_is_in_it(tmp_path):
+    """The smallest population that was found to pass, in steps of 20,000; both files are read as a recipient reads them."""
+    folder, root = tmp_path / "made", tmp_path / "home"
+    write_delivery(folder, SMALLEST, 1, fills=True, diagnosis_codes="icd10cm")
+    members = [f"M{number:09d}" for number in range(1, 1_001)]
+    planted(folder, dict.fromkeys(members, HIV), "2019-05-01")
+    code, printed = deid_here(
+        root, "run", "--policy", "claims_and_fills", "--delivery", folder, "--release", SMALLEST // 10
+    )  # fmt: skip
+    assert code == PUBLISHED, printed
+    data = root / "releases" / "claims_and_fills" / "0001" / "data"
+    tables = {name: duckdb.read_csv(str(data / f"{name}.csv"), all_varchar=True) for name in ("Members", "Claims", "Fills")}
+    assert tables["Fills"].columns == ["MemberID", "ProviderID", "Year", "DrugGroup", "DaysOfSupply"]
+    assert {"DrugGroup", "DaysOfSupply"}.isdisjoint(tables["Claims"].columns)
+    policy = policy_by_name("claims_and_fills")
+    drugs, groups = policy.columns.of_events["drug"].values, policy.hierarchy("drug")
+    levels = [set(groups.labels([*drugs], level)) for level in range(groups.levels)]
+    shown = {row[0] for row in tables["Fills"].project("DrugGroup").distinct().fetchall()} - {None}
+    assert len(shown) >= 4 and any(shown <= level for level in levels)
+    people = {name: {row[0] for row in table.project("MemberID").distinct().fetchall()} for name, table in tables.items()}
+    assert people["Fills"] < people["Members"] and people["Claims"] <= people["Members"]
+    with pipeline_in(root, "claims_and_fills") as pipeline:
+        crosswalk = pipeline.table("made", "pseudonym_crosswalk").frame()
+    known = crosswalk[crosswalk["kind"] == "member"].set_index("original_id")["pseudonym"].astype(str)
+    assert len(people["Members"]) > 0.9 * SMALLEST // 10 and not people["Members"] & set(known[known.index.isin(members)])
+    assert deid_here(root, "audit", "claims_and_fills/0001")[0] == 0
