@@ -29,6 +29,7 @@ from deid_assets.assessments.inference_rows import (
     IDENTIFYING,
     LINKED,
     MEANINGS,
+    OF_CLAIMS_ALONE,
     SAMPLE,
     WITHOUT_IDENTIFIERS,
     Inferred,
@@ -290,7 +291,9 @@ def inference_measurements(
 
 def _shares(one: Inferred, enough: int, stream: Stream, counted: Callable[..., Measurement]) -> Iterator[Measurement]:
     """Of all groups together, and of each group that is large enough: what every model guesses, and of the surest tenth."""
-    trial, surest = stream(f"trials of {one.name}"), stream(f"surest of {one.name}")
+    # The same cases are tried from claims alone, so that the difference is surer than either share.
+    cases = one.name.removesuffix(OF_CLAIMS_ALONE)
+    trial, surest = stream(f"trials of {cases}"), stream(f"surest of {cases}")
     for name, group in _rows(one).items():
         number = _trials_of(group, enough)
         if not number:

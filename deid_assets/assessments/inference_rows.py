@@ -35,10 +35,13 @@ LABELS_AT_MOST = 512
 IDENTIFYING = frozenset(released for _, released in PROVIDERS.values())
 """Released columns that identify a provider."""
 
+OF_CLAIMS_ALONE = "_of_claims"
+"""Ends the name of a channel that is predicted from claims alone; the rest is the name of the same channel from everything."""
+
 MEANINGS = {
     "diagnosis_3": "three-digit diagnosis code",
     "diagnosis_5": "five-digit diagnosis code",
-    "diagnosis_3_of_claims": "three-digit diagnosis code, from claims alone",
+    f"diagnosis_3{OF_CLAIMS_ALONE}": "three-digit diagnosis code, from claims alone",
     "provider": "blanked provider",
     "vendor": "blanked vendor",
     "pcp": "blanked primary care provider",
@@ -92,7 +95,7 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
             ]
             if policy.has_other_events:
                 category = category_sql("o.diagnosis_1")
-                found.append(Channel("diagnosis_3_of_claims", category, group, of_claims_alone=True))
+                found.append(Channel(f"diagnosis_3{OF_CLAIMS_ALONE}", category, group, of_claims_alone=True))
         elif column in PROVIDERS:
             own, released = PROVIDERS[column]
             found.append(Channel(column, f'CASE WHEN l."{released}" IS NULL THEN o.{own} END'))

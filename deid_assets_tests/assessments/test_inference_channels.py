@@ -454,3 +454,11 @@ class TestOtherTablesOfEvents:
     def test_policies_with_claims_only_have_no_such_channel(self):
         names = {one.name for one in channels_of(policy_by_name("claims_2026"))}
         assert {one.name for one in channels_of(policy_by_name("claims_and_fills"))} - names == {"diagnosis_3_of_claims"}
+
+    def test_the_same_cases_are_tried_from_claims_alone(self):
+        """Where drugs tell nothing, the shares are the same, and not only about the same."""
+        (found,) = inferred(policy(), [channel(1_000, 0.6)], 1_000, stream)
+        alone = replace(found, name=f"{found.name}_of_claims")
+        told = {one.name: one.value for one in inference_measurements(policy(), [found, alone], 1_000, stream, "c" * 64, 1)}
+        for what in ("most_frequent", "naive_bayes", SUREST):
+            assert told[f"diagnosis_3/{ALL}/{what}"] == told[f"diagnosis_3_of_claims/{ALL}/{what}"]
