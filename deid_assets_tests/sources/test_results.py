@@ -4,9 +4,10 @@ import pytest
 
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.policy.loading import policy_from
+from deid_assets.sources.delivery import EventsMap
 from deid_assets.sources.derivations import Declared, MeasuredTest, ResultCells, result_bin
 from deid_assets_tests.policy.policy_texts import public_values
-from deid_assets_tests.sources.deliveries import take_in
+from deid_assets_tests.sources.deliveries import SOURCE, claim, member, take_in, write_tables
 from deid_assets_tests.sources.test_declared_columns import rules, taken, values
 
 GLUCOSE = MeasuredTest("glucose", ("2345-7", "2339-0"), "mg/dL", (0, 100, 126))
@@ -65,6 +66,24 @@ def test_units_that_are_mixed_in_one_test_refuse_the_delivery_and_the_test_is_na
         )
     assert "LOINC" in str(refused.value), "and so is the column"
     assert not any(told in str(refused.value) for told in ("mmol", "5.125", "c31"))
+
+
+def test_results_may_be_a_table_of_events_of_their_own(tmp_path):
+    """A row in another unit removes its member, as any row that breaks a rule."""
+    folder = write_tables(tmp_path / "in", [member("m1"), member("m2")], [claim("c1"), claim("c2", "m2")])
+    rows = ["m1,2008-03-06,2345-7,126,mg/dL", "m1,2008-03-07,718-9,14,g/dL", "m2,2008-03-06,2345-7,7,mmol/L"]
+    (folder / "results.csv").write_text("\n".join(["member,day,LOINC,VALUE,UNIT", *rows, ""]))
+    table = EventsMap(file="results.csv", columns={"member_id": "member", "service_date": "day"})
+    made = result_bin("results", ResultCells("VALUE", "LOINC", "UNIT"), [GLUCOSE])
+    found = take_in(
+        folder,
+        SOURCE.model_copy(update={"events": {"results": table}}),
+        declared=Declared({}, {"claims": {}, "results": {"result": made}}),
+    )
+    assert rules(found) == [("LOINC", "glucose not in mg/dL", 1)]
+    taken_in = found.frame("claims")
+    results = taken_in.loc[taken_in["event_table"] == "results", ["member_id", "result"]].fillna("").values.tolist()
+    assert sorted(results) == [["m1", ""], ["m1", "glucose from 126 mg/dL"]]
 
 
 class TestPolicy:
