@@ -94,4 +94,4 @@ def test_columns_of_another_table_of_events_are_its_own(tmp_path):
     code, printed = deid_here(tmp_path / "deid", "cost", tmp_path / "fills.yaml", "--delivery", tables)
     assert code == PUBLISHED and nothing_is_published(tmp_path / "deid"), printed
     adds = costs_of_events(printed, FILLS)
-    assert adds["all of fills"] == adds["DrugGroup"] and adds["all of claims"] == adds["PlaceSvc"]
+    assert adds["all of fills"] == adds["DrugGroup"] > 0 and adds["all of claims"] == adds["PlaceSvc"]
