@@ -13,9 +13,12 @@ A code without a group is unknown, and nobody knows whether it is sensitive. Wha
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import duckdb
+import pandas as pd
 
 from deid_assets.reference.groups import CodeGrouping, group_prefixes
 from deid_assets.reference.known_columns import ListedKind
@@ -87,11 +90,14 @@ class CodeColumn:
         SQL of what the lists read in a row t; NULL where there is nothing to read.
     unknown
         SQL that is true for a row t whose code has no group, and may be a sensitive one.
+    has_kinds
+        Whether `listed` is several codes with semicolons between them, each behind its own kind and a colon.
     """
 
     kind: ListedKind
     listed: str
     unknown: str
+    has_kinds: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,25 @@ class Lookup:
 
     name: str
     columns: Mapping[str, Sequence[str | None]]
+
+
+@dataclass(frozen=True)
+class CodeBook:
+    """A table of the codes that a delivery has in a column, which is filled while the delivery is read.
+
+    Attributes
+    ----------
+    name
+        Name of the table.
+    code
+        SQL of the code of a row t.
+    read
+        Takes the connection of the intake and the distinct codes; returns code | code_group | listed of those that are known.
+    """
+
+    name: str
+    code: str
+    read: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -124,6 +149,8 @@ class Derivation:
         What it tells of its codes; None: lists of sensitive codes do not read it.
     lookup
         A table that the SQL reads.
+    book
+        A table that the SQL reads, of the delivery's own codes.
     """
 
     table: str
@@ -134,6 +161,7 @@ class Derivation:
     codes: tuple[str, ...] = ()
     coded: CodeColumn | None = None
     lookup: Lookup | None = None
+    book: CodeBook | None = None
 
 
 def delivered_text(table: str, column: str, values: Mapping[str, str], others: str | None = None) -> Derivation:
@@ -210,6 +238,10 @@ class Declared:
         """Every table that is looked up, once, by name."""
         return {made.lookup.name: made.lookup for made in self.all.values() if made.lookup is not None}
 
+    def books(self, table: str) -> dict[str, CodeBook]:
+        """Every table of a delivered table's own codes, once, by name."""
+        return {made.book.name: made.book for made in self.all.values() if made.book is not None and made.table == table}
+
     def rules(self, table: str) -> list[tuple[str, str, str]]:
         """The rules on the rows of a delivered table: name, column that is judged, and SQL that is true where it is broken."""
         own = [made for made in self.all.values() if made.table == table]
@@ -221,6 +253,8 @@ NOTHING = Declared({}, {"claims": {}})
 """Of a policy without declared columns."""
 
 
+UNGROUPED = "not grouped"
+"""Group of a code that is known and in no group."""
 AMBIGUOUS = "NDC of ten digits without hyphens, which stand for several codes: deliver 11 digits, or hyphens"
 
 _PLAIN = "upper(replace(replace({0}, '.', ''), ' ', ''))"
@@ -332,3 +366,41 @@ def drug_group(table: str, column: str, rows: Sequence[tuple[str, str, str | Non
         coded=CodeColumn("drug", found("ingredients"), f"({cell.sql} IS NOT NULL AND {found('drug_group')} IS NULL)"),
         lookup=Lookup(name, {"ndc": codes, "drug_group": [row[1] for row in rows], "ingredients": [row[2] for row in rows]}),
     )
+
+
+def whole_number(text: str) -> str:
+    """SQL of a text; of a whole number with decimals, such as 65363002.0, the number."""
+    return f"CASE WHEN regexp_full_match({text}, '[0-9]+[.]0+') THEN split_part({text}, '.', 1) ELSE {text} END"
+
+
+def booked_code(
+    table: str,
+    cells: tuple[TypedColumn, ...],
+    kind: ListedKind,
+    book: CodeBook,
+) -> Derivation:
+    """The group of a code in a table that is filled while the delivery is read.
+
+    Parameters
+    ----------
+    table
+        Table of events in the delivery.
+    cells
+        The column of codes, and of their names, which lists of sensitive codes then read instead of what the table says.
+    kind
+        The kind of the codes.
+    book
+        The table.
+    """
+
+    def found(what: str) -> str:
+        return f"(SELECT book.{what} FROM {book.name} AS book WHERE book.code = {book.code})"
+
+    cell, *named = cells
+    listed, unknown = found("listed"), f"({cell.sql} IS NOT NULL AND {found('code')} IS NULL)"
+    for one in named:
+        listed = f"coalesce({literal(f'{kind}:')} || regexp_replace(lower({one.sql}), '[;\\s]+', ' ', 'g'), {listed})"
+        unknown = f"({unknown} AND NOT coalesce(regexp_matches({one.sql}, '[A-Za-z]{{3}}'), false))"
+    value = f"CASE WHEN {cell.sql} IS NOT NULL AND NOT {unknown} THEN coalesce({found('code_group')}, {literal(UNGROUPED)}) END"
+    coded = CodeColumn(kind, listed, unknown, has_kinds=True)
+    return Derivation(table, cells, value, {}, coded=coded, book=book)

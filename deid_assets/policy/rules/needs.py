@@ -135,7 +135,7 @@ def _lists(policy: Policy) -> Iterator[Need]:
         rule = removal.rule_of_codes if removal.lists_codes else "removal.rare_visible_diseases"
         for kind in removal.listed_kinds:
             yield from _codes(policy, rule, kind)
-        for column in policy.columns.declared.coded if removal.lists_codes else ():
+        for column in policy.listed_columns:
             yield _readable_in(policy, rule, column)
 
 

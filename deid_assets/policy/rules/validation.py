@@ -374,8 +374,8 @@ def _event_tables(policy: Policy) -> Iterator[Problem]:
         if policy.removal.lists_codes and not coded and one.without_codes is None:
             told = (
                 f"{policy.removal.rule_of_codes} removes members for codes, and the policy declares none of {table}: a "
-                "drug or a test tells as much as a diagnosis. Declare its codes (kind ndc, hcpcs_letter, cpt_section, "
-                "revenue_group or taxonomy_kind), or say in without_codes why it has none"
+                "drug or a test tells as much as a diagnosis. Declare its codes (kind ndc, diagnosis, concept, "
+                "hcpcs_letter, cpt_section, revenue_group or taxonomy_kind), or say in without_codes why it has none"
             )
             yield Problem(here, told)
         if policy.dates is not None and "service_date" not in one.columns:

@@ -1,0 +1,153 @@
+"""Concepts of OMOP vocabularies, and diagnoses of other tables of events: groups, what lists read, and what is unknown."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from deid_assets.policy.sections.columns import Diagnosis
+from deid_assets.reference.sensitive import sensitive_codes
+from deid_assets.sources.concepts import Meaning, concept_book
+from deid_assets.sources.delivery import ReferenceTable, VocabularyMap
+from deid_assets.sources.derivations import UNGROUPED, CodeBook, Declared, Derivation, TypedColumn, booked_code, whole_number
+from deid_assets_tests.sources.deliveries import SOURCE, take_in
+from deid_assets_tests.sources.test_declared_columns import taken, values
+
+# HIV of SNOMED CT with two codes of ICD-10-CM; AIDS with wasting below it, and one three levels below; a diabetes that was
+# replaced by another concept; a drug of RxNorm and of a brand; an office visit of CPT; and a finding that nothing maps to.
+CONCEPTS = """concept_id,concept_name,vocabulary_id,concept_class_id,concept_code
+1,HIV infection,SNOMED,Disorder,86406008
+2,AIDS with wasting,SNOMED,Disorder,111880001
+3,Far below,SNOMED,Disorder,9
+4,Still further below,SNOMED,Disorder,10
+5,Old diabetes,SNOMED,Disorder,11
+6,Diabetes,SNOMED,Disorder,73211009
+7,Some finding,SNOMED,Finding,404684003
+11,HIV disease,ICD10CM,5-char,B20
+12,Asymptomatic HIV,ICD10CM,3-char,Z21
+13,Type 2 diabetes,ICD10CM,4-char,E11.9
+14,No such code,ICD10CM,4-char,Q9Z.9
+21,abacavir 300 MG Oral Tablet [Ziagen],RxNorm,Branded Drug,1
+22,abacavir,RxNorm,Ingredient,2
+23,ANTIINFECTIVES FOR SYSTEMIC USE,ATC,ATC 1st,J
+24,00000000001,NDC,11-digit NDC,00000000001
+31,Office visit,CPT4,CPT4,99213
+32,Visit,SNOMED,Procedure,12
+"""
+RELATIONSHIPS = """concept_id_1,concept_id_2,relationship_id,invalid_reason
+11,1,Maps to,
+1,12,Mapped from,
+2,1,Is a,
+1,2,Subsumes,
+3,2,Is a,
+4,3,Is a,
+5,6,Maps to,
+13,6,Maps to,
+14,7,Maps to,
+13,7,Maps to,D
+24,21,Maps to,
+31,32,Maps to,
+"""
+ANCESTORS = """ancestor_concept_id,descendant_concept_id,min_levels_of_separation
+1,1,0
+1,2,1
+1,3,2
+1,4,3
+22,21,2
+23,21,5
+"""
+
+
+def column(of: str, own: dict[str, Meaning] | None = None, named: str | None = None) -> Derivation:
+    """The declared column of the claims' concepts."""
+    cells = tuple(TypedColumn(name, "text") for name in ("CONCEPT", named) if name is not None)
+    return booked_code(
+        "claims", cells, of, CodeBook("concepts", whole_number(cells[0].sql), partial(concept_book, of=of, own=own or {}))
+    )
+
+
+def read(folder: Path, made: Derivation, codes, ancestors: bool = True, vocabulary: bool = True, **further):
+    """Each claim's group, what lists read, and the number of unknown codes, with what the intake says."""
+    rows = [{"CONCEPT": code, **{key: one[number] for key, one in further.items()}} for number, code in enumerate(codes)]
+    taken(folder, [{}], rows)
+    tables = {"concept": CONCEPTS, "concept_relationship": RELATIONSHIPS} | (
+        {"concept_ancestor": ANCESTORS} if ancestors else {}
+    )
+    for name, text in tables.items():
+        (folder / "in" / f"{name.upper()}.csv").write_text(text)
+    described = VocabularyMap(**{name: ReferenceTable(file=f"{name.upper()}.csv") for name in tables})
+    source = SOURCE.model_copy(update={"unknown_codes": "blank"} | ({"vocabulary": described} if vocabulary else {}))
+    found = take_in(folder / "in", source, store=folder / "read.duckdb", declared=Declared({}, {"claims": {"c_code": made}}))
+    listed = values(found, "claims", "declared_codes")
+    return values(found, "claims", "c_code"), listed, values(found, "claims", "unreadable_declared"), found.report.warnings
+
+
+@pytest.mark.parametrize("ancestors", [True, False])
+def test_a_concept_is_read_as_the_codes_that_map_to_it_or_to_the_nearest_above(tmp_path, ancestors):
+    """All codes that a concept may stand for are searched; three levels below, and with none at all, it is unknown."""
+    groups, listed, unknown, said = read(tmp_path, column("diagnosis"), ["1", "2.0", "3", "4", "5", "7", "0", ""], ancestors)
+    hiv = "diagnosis:icd10cm:B20;diagnosis:icd10cm:Z21"
+    assert listed == [hiv, hiv, hiv, None, "diagnosis:icd10cm:E119", None, None, None]
+    assert groups == ["INFEC4", "INFEC4", "INFEC4", None, "METAB3", None, None, None]
+    assert unknown == [0, 0, 0, 1, 0, 1, 1, 0]
+    (told,) = [one for one in said if "are unknown" in one]
+    assert told.startswith("claims: 3 of 7 codes in CONCEPT are unknown (42.86%; 3 different ones)")
+
+
+def test_a_drug_is_read_by_its_names_and_those_of_its_ingredients(tmp_path):
+    groups, listed, unknown, _ = read(tmp_path, column("drug"), ["21", "24", "6"])
+    names = "drug:abacavir / abacavir 300 mg oral tablet [ziagen]"
+    assert listed == [names, names, None] and unknown == [0, 0, 1]
+    assert groups == ["antiinfectives for systemic use"] * 2 + [None]
+    assert len(sensitive_codes([names.removeprefix("drug:")], "drug")) == 1
+
+
+def test_a_drug_without_a_group_is_not_grouped(tmp_path):
+    groups, listed, unknown, _ = read(tmp_path, column("drug"), ["21"], ancestors=False)
+    assert groups == [UNGROUPED] and unknown == [0] and "abacavir" in listed[0]
+
+
+def test_procedures_are_read_as_cpt(tmp_path):
+    groups, listed, unknown, _ = read(tmp_path, column("procedure"), ["31", "32", "1"])
+    assert groups == ["evaluation and management"] * 2 + [None]
+    assert listed == ["procedure:99213"] * 2 + [None] and unknown == [0, 0, 1]
+
+
+def test_a_table_of_the_team_goes_before_the_vocabulary_and_needs_none(tmp_path):
+    own = {"1": Meaning("infections", ("icd10cm:B20",)), "65363002": Meaning("ears", ())}
+    made = column("diagnosis", own)
+    for number, vocabulary in enumerate((True, False)):
+        groups, listed, unknown, _ = read(tmp_path / str(number), made, ["1", "65363002.0", "5"], vocabulary=vocabulary)
+        assert groups[:2] == ["infections", "ears"] and listed[:2] == ["diagnosis:icd10cm:B20", None]
+        assert unknown == [0, 0, 0 if vocabulary else 1]
+
+
+def test_names_of_drugs_beside_their_codes_are_read(tmp_path):
+    made = column("drug", named="NAME")
+    names = ["Fexofenadine; 30 MG", "", "12"]
+    groups, listed, unknown, _ = read(tmp_path, made, ["997488", "997489", "3"], vocabulary=False, NAME=names)
+    assert listed == ["drug:fexofenadine 30 mg", None, "drug:12"] and unknown == [0, 1, 1]
+    assert groups == [UNGROUPED, None, None]
+
+
+@pytest.mark.parametrize(
+    ("system", "codes", "groups"),
+    [
+        ("icd10cm", ["E11.9", "b20", "250.00", "99213"], ["METAB3", "INFEC4", None, None]),
+        ("icd9cm", ["250.00", "042", "42.0", "E11.9"], ["METAB3", "INFEC4", None, None]),
+    ],
+)
+def test_diagnoses_of_other_tables_have_the_groups_of_those_of_claims(tmp_path, system, codes, groups):
+    declared = Diagnosis(kind="diagnosis", **{"from": "CONCEPT"}, system=system, meaning="group")
+    found, listed, unknown, _ = read(tmp_path, declared.made("claims"), codes, vocabulary=False)
+    assert found == groups and unknown == [0, 0, 1, 1]
+    assert len(sensitive_codes([listed[1].removeprefix("diagnosis:")], "diagnosis")) == 1 and listed[2:] == [None, None]
+
+
+def test_files_that_macos_writes_beside_others_are_passed_over_and_said(tmp_path):
+    taken(tmp_path, [{}], [{}])
+    (tmp_path / "in" / "._claims.csv").write_bytes(b"\x00\x05\x16\x07")
+    pattern = SOURCE.claims.model_copy(update={"file": "*claims.csv"})
+    found = take_in(tmp_path / "in", SOURCE.model_copy(update={"claims": pattern}), store=tmp_path / "read.duckdb")
+    assert found.report.rows_kept["claims"] == 1
+    assert any("1 files were passed over whose names begin with ._" in one for one in found.report.warnings)
