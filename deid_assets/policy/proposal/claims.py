@@ -98,7 +98,7 @@ def propose_claims(text: Text, name: str, look: Look, found: Recognized) -> None
             claims = replace(claims, columns={ours: theirs for ours, theirs in claims.columns.items() if ours != "year"})
     # Lines with other codes in a declared column would become events of their own.
     of_claims = {} if _repeats(claims, "claim_id") else dict(_columns_of_codes(claims))
-    of_claims |= dict(_grouped(text, name, claims, found.claims[1]))
+    of_claims |= dict(_declared_by_layout(text, name, claims, found.claims[1]))
     declared = {"members": dict(_declared(members)), "claims": of_claims}
     tables, further = {"members": members, "claims": claims}, list(found.further)
     for table, known in found.events:
@@ -403,16 +403,17 @@ def _columns_of_codes(claims: Mapped) -> Iterator[tuple[str, Made]]:
             break
 
 
-def _grouped(text: Text, name: str, claims: Mapped, known: KnownTable) -> Iterator[tuple[str, Made]]:
-    """The column of claims whose values have groups by the layout, in a table beside the policy."""
-    column = claims.table.column(known.grouped.get("from", ""))
-    if column is None or column.kind == "blank":
-        return
-    own = known.grouped["name"]
-    file = f"{name}_{own}.csv"
-    text.files[file] = "".join(f"{code};{group}\n" for code, group in known.grouped["groups"].items())
-    made = {"kind": "group", "from": column.name, "file": file, "others": known.grouped["others"]}
-    yield own, Made(made | {"meaning": f"group of {column.name}"}, {"kind": "prefixes", "lengths": [None, 0]})
+def _declared_by_layout(text: Text, name: str, claims: Mapped, known: KnownTable) -> Iterator[tuple[str, Made]]:
+    """The columns of claims that the layout declares, and a table beside the policy for the groups of one."""
+    for own, stated in known.declared.items():
+        columns = [claims.table.column(stated[key]) for key in ("from", "until") if key in stated]
+        if any(column is None or column.kind == "blank" for column in columns):
+            continue
+        entry = {key: value for key, value in stated.items() if key not in ("groups", "hierarchy")}
+        if "groups" in stated:
+            entry["file"] = f"{name}_{own}.csv"
+            text.files[entry["file"]] = "".join(f"{code};{group}\n" for code, group in stated["groups"].items())
+        yield own, Made(entry, stated["hierarchy"])
 
 
 def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:

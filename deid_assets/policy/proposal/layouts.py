@@ -19,11 +19,11 @@ _RELATED = 0.9
 
 @dataclass(frozen=True)
 class KnownTable:
-    """What a layout says of a table: its columns by canonical name, how it codes sex, and a column with groups of values."""
+    """What a layout says of a table: its columns by canonical name, how it codes sex, and columns to declare."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     sex_values: Mapping[str, str] = field(default_factory=dict)
-    grouped: Mapping[str, Any] = field(default_factory=dict)
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _by_headers(tables: Sequence[DeliveredTable], layout: Mapping[str, Any]) -> 
         elif role in roles:
             also.append((table, role))
         else:
-            known = KnownTable(found.get("columns", {}), found.get("sex_values", {}), found.get("grouped", {}))
+            known = KnownTable(found.get("columns", {}), found.get("sex_values", {}), found.get("declared", {}))
             roles[role] = (table, known)
     return Recognized(
         layout["name"], layout.get("like"), roles.get("members"), roles.get("claims"), tuple(further), tuple(also),
