@@ -679,6 +679,36 @@ def verify(
     sys.exit(0 if report.ok else ERROR)
 
 
+@main.command("export")
+@click.argument("release", type=FILE, shell_complete=releases)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--key", "key_file", type=FILE, help="The publisher's public key (PEM), for a release of another home.")
+def export_release(release: Path, folder: Path, key_file: Path | None) -> None:
+    """Write a release as an OMOP CDM 5.4 into FOLDER, a new folder of Parquet tables.
+
+    RELEASE is the folder of a release or, in the home that made it, policy/number. It is verified first, and nothing but its
+    files is read.
+    """
+    from deid_assets.release.keyring import public_key_of
+    from deid_assets.release.keys import PublicKey
+    from deid_assets.release.lineage.published import release_folder
+    from deid_assets.release.omop.export import export_omop
+    from deid_assets.release.publication.verification import verify_release
+
+    home = Home.here()
+    found = release_folder(home, release)
+    report = verify_release(found, PublicKey.read(key_file) if key_file else public_key_of(home))
+    if not report.ok:
+        raise ReleaseError(f"{release} is not exported, because it is not in order:\n{report.text()}")
+    written = export_omop(found, folder)
+    for table, rows in written.rows.items():
+        click.echo(f"{table}: {rows:,} row{'s' * (rows != 1)}")
+    for table, rows in written.undated.items():
+        click.echo(f"left out, because the CDM has no event without a date: {rows:,} rows of {table}")
+    if written.left_out:
+        click.echo(f"left out, because the CDM has no table for them: {', '.join(written.left_out)}")
+
+
 @main.group()
 def key() -> None:
     """Manage the signing key and the secret."""
