@@ -420,6 +420,15 @@ class Policy(ReleasePolicy):
         every, kinds = self.removal.lists_codes, self.removal.listed_kinds
         return tuple(name for name, one in self.columns.declared.coded.items() if every or one.kind in kinds)
 
+    @property
+    def listed_columns_of_events(self) -> dict[str, tuple[str, ...]]:
+        """Those of each table of events beside the claims that has any."""
+        found = {
+            table: tuple(name for name in self.listed_columns if self.columns.table_of(name) == table)
+            for table in self.event_tables[1:]
+        }
+        return {table: columns for table, columns in found.items() if columns}
+
     def public_content(self) -> dict[str, Any]:
         """As for every policy; of a table of drugs, which may be licensed, only the SHA-256."""
         content = super().public_content()
