@@ -1,14 +1,19 @@
 """Deliveries in layouts that many have, from files to what is refused: nothing but their size and what nobody can read."""
 
 import re
+import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from deid_assets.errors import REFUSED
+from deid_assets.errors import PUBLISHED, REFUSED
+from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.sources.synthetic.layouts import write_tuva
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
+from deid_assets_tests.scenarios.omop_delivery import omop_delivery
+from deid_assets_tests.test_docs import DOCS, commands
 
 pytestmark = pytest.mark.matrix
 
@@ -34,6 +39,42 @@ def test_a_plan_of_the_omop_sample_names_its_size_and_the_codes_that_nothing_map
     named = re.findall("at least 0.99 of the codes in ([a-z_]+) known to the product", said)
     assert named == ["condition", "test", "procedure_kind"]
     assert "conditions: 435 of 435 codes in condition_concept_id are unknown (100.00%; 70 different ones)" in said
+
+
+def omop_and_its_release(here: Path) -> None:
+    """A generated CDM, in the folder of the page."""
+    omop_delivery(here / "made", 1_500).rename(here / "in" / "cdm")
+
+
+def tuva(here: Path) -> None:
+    """Generated spans and lines."""
+    write_delivery(here / "made", 1_500, 1, diagnosis_codes="icd10cm")
+    write_tuva(here / "made", here / "in" / "tuva")
+
+
+def synthea(here: Path) -> None:
+    """The public sample: 12 people, whose conditions nothing here can read."""
+    shutil.copytree(public_data("synthea"), here / "in" / "synthea")
+
+
+@pytest.mark.parametrize("made", [omop_and_its_release, tuva, synthea], ids=lambda made: made.__name__)
+def test_the_commands_of_the_page_are_run_as_they_are_printed(made, tmp_path, monkeypatch):
+    """A plan for few people may refuse; nothing may be an error. The export is run in a test of its own, on a release."""
+    (tmp_path / "in").mkdir()
+    made(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (delivery,) = (tmp_path / "in").iterdir()
+    policy = f"our_{delivery.name}"
+    own = [words for words in commands(DOCS / "layouts.md") if any(policy in word for word in words)]
+    own = [words for words in own if words[0] != "export"]
+    assert [words[:2] for words in own] == [["policy", "new"], ["policy", "check"], ["plan", "--policy"]]
+    for words in own:
+        code, printed = deid_here(tmp_path / ".deid", *words)
+        assert code in ((PUBLISHED, REFUSED) if words[0] == "plan" else (PUBLISHED,)), printed
+    if made is synthea:
+        assert "conditions: 250 of 250 codes in CODE are unknown" in unwrapped(printed)
+    else:
+        assert "cannot apply to this delivery" not in printed, printed
 
 
 def test_a_plan_of_the_tuva_sample_names_its_size(tmp_path):

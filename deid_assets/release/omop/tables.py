@@ -73,7 +73,7 @@ def numbered_views(layout: Layout, columns: Mapping[str, Sequence[str]]) -> Iter
         order = ", ".join(quoted(column) for column in columns[file])
         ids = [
             f"{name}.number AS {own}" if column in columns[file] else f"NULL::BIGINT AS {own}"
-            for name, column, own in (("providers", "ProviderID", "provider_id"), ("sites", "Vendor", "care_site_id"))
+            for name, column, own in (("providers", "ProviderID", "cdm_provider"), ("sites", "Vendor", "cdm_site"))
         ]
         joins = [
             f" LEFT JOIN {name} ON {name}.pseudonym = f.{column}"
@@ -110,8 +110,8 @@ def queries(layout: Layout, first_year: int | None, births: Mapping[str, tuple[i
         "care_site": "SELECT number AS care_site_id FROM sites",
         "visit_occurrence": f"""SELECT cdm_number AS visit_occurrence_id, cdm_person AS person_id,
             {_visit_concept(layout)} AS visit_concept_id,
-            cdm_day AS visit_start_date, cdm_day AS visit_end_date, {CLAIM} AS visit_type_concept_id, provider_id, care_site_id
-            FROM dated_{VISITS}""",
+            cdm_day AS visit_start_date, cdm_day AS visit_end_date, {CLAIM} AS visit_type_concept_id,
+            cdm_provider AS provider_id, cdm_site AS care_site_id FROM dated_{VISITS} AS f""",
         **{target: _events(target, own, layout) for target, own in made.items() if own},
         "observation": _observations(layout, cells, first_year, births),
     }
@@ -140,20 +140,22 @@ def _case(column: str, concepts: Mapping[str, int]) -> str:
 
 
 def _person(layout: Layout, first_year: int | None, births: Mapping[str, tuple[int, int | None]]) -> str:
-    sex = quoted(layout.sex) if layout.sex else "NULL::VARCHAR"
+    sex = f"f.{quoted(layout.sex)}" if layout.sex else "NULL::VARCHAR"
     year = "0"
     if first_year is not None and layout.age is not None and births:
         middles = {
             label: first_year - (low if high is None else (low + high + 1) // 2) for label, (low, high) in births.items()
         }
-        year = _case(quoted(layout.age), middles)
+        year = _case(f"f.{quoted(layout.age)}", middles)
     return f"""SELECT cdm_person AS person_id, {_case(sex, _SEXES)} AS gender_concept_id, {year} AS year_of_birth,
-        0 AS race_concept_id, 0 AS ethnicity_concept_id, {sex} AS gender_source_value FROM persons"""
+        0 AS race_concept_id, 0 AS ethnicity_concept_id, {sex} AS gender_source_value FROM persons AS f"""
 
 
 def _visit_concept(layout: Layout) -> str:
     """The concept of a visit by the label of any of its columns that is one of a visit."""
-    labels = [_case(quoted(cell.column), _VISIT_LABELS) for cell in layout.events[VISITS] if cell.target == "observation"]
+    labels = [
+        _case(f"f.{quoted(cell.column)}", _VISIT_LABELS) for cell in layout.events[VISITS] if cell.target == "observation"
+    ]
     return f"greatest({', '.join(['0', *labels])})"
 
 
@@ -171,14 +173,14 @@ def _events(target: Target, cells: Sequence[Cell], layout: Layout) -> str:
     for place, cell in enumerate(cells):
         visit = "cdm_number" if cell.table == VISITS else "NULL::BIGINT"
         parts.append(
-            f"SELECT {place} AS place, cdm_number, cdm_person, cdm_day, provider_id, {visit} AS visit,"
-            f" {quoted(cell.column)} AS label FROM dated_{cell.table}"
-            + ("" if is_row(cell, layout) else f" WHERE {quoted(cell.column)} IS NOT NULL")
+            f"SELECT {place} AS place, cdm_number, cdm_person, cdm_day, cdm_provider, {visit} AS visit,"
+            f" f.{quoted(cell.column)} AS label FROM dated_{cell.table} AS f"
+            + ("" if is_row(cell, layout) else f" WHERE f.{quoted(cell.column)} IS NOT NULL")
         )
     own = "".join(f", {value} AS {name}" for name, value in shape.own.items())
     return f"""SELECT row_number() OVER (ORDER BY place, cdm_number) AS {shape.key}, cdm_person AS person_id,
         0 AS {what}_concept_id, cdm_day AS {shape.day}{own}, {CLAIM} AS {what}_type_concept_id,
-        provider_id, visit AS visit_occurrence_id,
+        cdm_provider AS provider_id, visit AS visit_occurrence_id,
         label AS {what}_source_value FROM ({" UNION ALL ".join(parts)})"""
 
 
@@ -187,8 +189,8 @@ def _observations(
 ) -> str:
     """What no other table is for: every other column of members, on the first day of their period, and of events."""
     parts = [
-        f"SELECT {place} AS place, cdm_person AS cdm_number, cdm_person, NULL::BIGINT AS provider_id, NULL::BIGINT AS visit,"
-        f" {literal(f'Members.{column}')} AS named, {quoted(column)} AS label FROM persons WHERE {quoted(column)} IS NOT NULL"
+        f"SELECT {place} AS place, cdm_person AS cdm_number, cdm_person, NULL::BIGINT AS cdm_provider, NULL::BIGINT AS visit,"
+        f" {literal(f'Members.{column}')} AS named, f.{quoted(column)} AS label FROM persons AS f WHERE f.{quoted(column)} IS NOT NULL"
         for place, column in enumerate(layout.members)
     ]
     if first_year is not None and layout.age is not None and births:
@@ -198,21 +200,22 @@ def _observations(
         }
         cases = " ".join(f"WHEN {literal(label)} THEN {literal(text)}" for label, text in born.items())
         parts.append(
-            f"SELECT {len(parts)}, cdm_person, cdm_person, NULL, NULL, {literal(_BIRTH)}, CASE {quoted(layout.age)} {cases} END"
-            f" FROM persons WHERE {quoted(layout.age)} IN ({', '.join(map(literal, born))})"
+            f"SELECT {len(parts)}, cdm_person, cdm_person, NULL, NULL, {literal(_BIRTH)},"
+            f" CASE f.{quoted(layout.age)} {cases} END FROM persons AS f"
+            f" WHERE f.{quoted(layout.age)} IN ({', '.join(map(literal, born))})"
         )
     days = " UNION ALL ".join(f"SELECT cdm_person, cdm_day FROM dated_{file}" for file in layout.events)
     of_members = f"""SELECT p.*, cdm_day FROM ({" UNION ALL ".join(parts)}) AS p
         JOIN (SELECT cdm_person, min(cdm_day) AS cdm_day FROM ({days}) GROUP BY cdm_person) USING (cdm_person)"""
     of_events = [
-        f"SELECT cdm_person, {len(parts) + place} AS place, cdm_number, provider_id,"
+        f"SELECT cdm_person, {len(parts) + place} AS place, cdm_number, cdm_provider,"
         f" {'cdm_number' if cell.table == VISITS else 'NULL'} AS visit,"
-        f" {literal(f'{cell.table}.{cell.column}')} AS named, {quoted(cell.column)} AS label, cdm_day"
-        f" FROM dated_{cell.table} WHERE {quoted(cell.column)} IS NOT NULL"
+        f" {literal(f'{cell.table}.{cell.column}')} AS named, f.{quoted(cell.column)} AS label, cdm_day"
+        f" FROM dated_{cell.table} AS f WHERE f.{quoted(cell.column)} IS NOT NULL"
         for place, cell in enumerate(cell for cell in cells if cell.target == "observation")
     ]
     every = " UNION ALL BY NAME ".join((of_members, *of_events))
     return f"""SELECT row_number() OVER (ORDER BY place, cdm_number) AS observation_id, cdm_person AS person_id,
         0 AS observation_concept_id, cdm_day AS observation_date, {CLAIM} AS observation_type_concept_id,
-        label AS value_as_string, provider_id,
+        label AS value_as_string, cdm_provider AS provider_id,
         visit AS visit_occurrence_id, named AS observation_source_value FROM ({every})"""

@@ -127,6 +127,20 @@ def test_what_has_no_place_is_told(tmp_path):
     assert written.undated == {"Claims": 1} and written.left_out == ("Attrition",) and written.rows["person"] == 3
 
 
+def test_released_columns_may_have_any_name(cdm, tmp_path):
+    """Those that the queries give, too: the same tables but for the names of observations."""
+    names = {"Visit": "visit", "Group": "place", "Paid": "label", "Race": "cdm_provider"}
+    files = {name: text for name, text in FILES.items() if name in ("Members", "Claims")}
+    policy = json.loads(json.dumps(POLICY))
+    for old, new in names.items():
+        files = {name: text.replace(old, new, 1) for name, text in files.items()}
+        for one in (*policy["quasi_identifiers"]["members"], *policy["quasi_identifiers"]["claims"], *policy["attributes"]):
+            one["release_as"] = new if one["release_as"] == old else one["release_as"]
+    export_omop(release(tmp_path / "release", files, policy), tmp_path / "cdm")
+    for table in ("person", "visit_occurrence", "condition_occurrence", "drug_exposure"):
+        assert (tmp_path / "cdm" / f"{table}.parquet").read_bytes() == (cdm / f"{table}.parquet").read_bytes()
+
+
 def test_without_dates_there_is_no_cdm(tmp_path):
     for number, dates in enumerate((None, {"release_as": "ServiceDate", "format": "days_since_first_service"})):
         with pytest.raises(ReleaseError, match="has no dates"):
