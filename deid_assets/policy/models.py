@@ -25,7 +25,7 @@ from deid_assets.policy.sections.sensitivity import REPORTED, AttackSensitivity,
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.policy.sections.utility import Utility
 from deid_assets.reference.known_columns import EVENT_TABLE, IN_DAYS_IN_HOSPITAL, KNOWN, PROVIDER_PSEUDONYMS, KnownColumn
-from deid_assets.sources.delivery import EVENT_COLUMNS, YEARS_BY_DEFAULT, SourceOptions, TablesSource
+from deid_assets.sources.delivery import EVENT_COLUMNS, YEARS_BY_DEFAULT, DesynpufSource, SourceOptions, TablesSource
 from deid_assets.sources.diagnosis_systems import DiagnosisCodes
 from deid_assets.store.events import number_of
 
@@ -231,7 +231,7 @@ class Policy(ReleasePolicy):
     @property
     def event_tables(self) -> tuple[str, ...]:
         """The tables of events: claims, then others in the order of their names."""
-        return ("claims", *sorted(self.source.events if isinstance(self.source, TablesSource) else ()))
+        return ("claims", *sorted(self.source.events if isinstance(self.source, TablesSource | DesynpufSource) else ()))
 
     @property
     def event_table_of(self) -> dict[str, str]:

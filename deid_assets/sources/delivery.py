@@ -428,10 +428,26 @@ class SyntheticSource(_Model):
     kind: Literal["synthetic"] = "synthetic"
 
 
+class DesynpufEvents(_Model):
+    """A table of events of DE-SynPUF beside the claims: its declared columns are under its name."""
+
+    without_codes: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+        None, exclude_if=lambda reason: reason is None, description="as of other sources"
+    )
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Canonical name -> the name in the delivery."""
+        return {"claim_id": "PDE_ID", "member_id": "DESYNPUF_ID", "service_date": "SRVC_DT"}
+
+
 class DesynpufSource(_Model):
     """CMS DE-SynPUF files as downloaded. Its codes are synthetic: `blank` converts unknown ones to NULL and counts them."""
 
     kind: Literal["desynpuf"] = "desynpuf"
+    events: dict[Literal["prescriptions"], DesynpufEvents] = Field(
+        {}, exclude_if=lambda tables: not tables, description="`prescriptions`: prescription drug events are read, too"
+    )
     unknown_codes: UnknownCodes = Field(
         "blank",
         description="whether a row with an unknown code is quarantined, or the code becomes NULL and is counted; either "

@@ -27,7 +27,7 @@ from deid_assets.policy.sections.columns import MonthsEnrolled
 from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
-from deid_assets.sources.delivery import TablesSource
+from deid_assets.sources.delivery import DesynpufEvents, DesynpufSource, EventsMap, TablesSource
 from deid_assets.store.events import events_file, number_of
 
 if TYPE_CHECKING:
@@ -347,7 +347,10 @@ _TAKEN = ("members", "claims", "records", "people", "attrition", "characteristic
 
 def _event_tables(policy: Policy) -> Iterator[Problem]:
     """A table of events is delivered, has columns by which the adversary knows it, and a file of its own in the release."""
-    delivered = policy.source.events if isinstance(policy.source, TablesSource) else {}
+    source = policy.source
+    delivered: dict[str, EventsMap | DesynpufEvents] = {}
+    if isinstance(source, TablesSource | DesynpufSource):
+        delivered.update(source.events.items())
     if delivered and not policy.claim_columns_of("claims"):
         yield Problem(("quasi_identifiers", "claims"), "none is of claims; without any, a release would not be longitudinal")
     listed = [policy.columns.table_of(qi.column) for qi in policy.quasi_identifiers.claims]

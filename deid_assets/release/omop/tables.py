@@ -190,7 +190,8 @@ def _observations(
     """What no other table is for: every other column of members, on the first day of their period, and of events."""
     parts = [
         f"SELECT {place} AS place, cdm_person AS cdm_number, cdm_person, NULL::BIGINT AS cdm_provider, NULL::BIGINT AS visit,"
-        f" {literal(f'Members.{column}')} AS named, f.{quoted(column)} AS label FROM persons AS f WHERE f.{quoted(column)} IS NOT NULL"
+        f" {literal(f'Members.{column}')} AS named, f.{quoted(column)} AS label FROM persons AS f"
+        f" WHERE f.{quoted(column)} IS NOT NULL"
         for place, column in enumerate(layout.members)
     ]
     if first_year is not None and layout.age is not None and births:
