@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -677,6 +678,27 @@ def verify(
         for sentence in verdict.sentences if report.ok and verdict is not None else ():
             click.echo(sentence)
     sys.exit(0 if report.ok else ERROR)
+
+
+@main.command("synthetic")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--layout", type=click.Choice(["omop", "tuva"]), required=True, help="How the tables are laid out.")
+@click.option("--members", type=click.IntRange(min=1), default=50_000, show_default=True, help="Number of people.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Whoever knows it can make them again.")
+def synthetic_delivery(folder: Path, layout: str, members: int, seed: int) -> None:
+    """Write a delivery of made-up people into FOLDER, as an OMOP CDM or as Tuva's input layer.
+
+    Diagnoses are of ICD-10-CM. Nothing is published, and no home is needed.
+    """
+    from deid_assets.sources.synthetic.delivery import write_delivery
+    from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
+
+    with tempfile.TemporaryDirectory() as made:
+        write_delivery(Path(made), members, seed, diagnosis_codes="icd10cm")
+        {"omop": write_omop, "tuva": write_tuva}[layout](Path(made), folder, "icd10cm")
+    click.echo(
+        f"{members:,} made-up people were written into {folder}: {', '.join(sorted(one.name for one in folder.iterdir()))}"
+    )
 
 
 @main.command("export")

@@ -125,8 +125,9 @@ def _ask(connection: duckdb.DuckDBPyConnection, asked: Sequence[str], views: set
             f" UNION SELECT {second}, {first} {valid} AND relationship_id = '{downwards}'"
         )
 
+    # The same for every column of a delivery.
     for name, pair in (("concept_maps", ("Maps to", "Mapped from")), ("concept_parents", ("Is a", "Subsumes"))):
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {related(*pair) if relationships else nothing}")
+        connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {name} AS {related(*pair) if relationships else nothing}")
     connection.execute("CREATE OR REPLACE TEMP TABLE concepts_asked AS SELECT unnest(?::VARCHAR[]) AS code", [list(asked)])
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE concepts_standing AS SELECT code, code AS other FROM concepts_asked"

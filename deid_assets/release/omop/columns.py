@@ -38,7 +38,7 @@ class Layout:
     ----------
     date
         The released date of every event.
-    age, sex
+    age_label, sex_label
         Released columns of members; None: there is none.
     members
         Every released column of members.
@@ -47,8 +47,8 @@ class Layout:
     """
 
     date: str
-    age: str | None
-    sex: str | None
+    age_label: str | None
+    sex_label: str | None
     members: tuple[str, ...]
     events: Mapping[str, tuple[Cell, ...]]
 

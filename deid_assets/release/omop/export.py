@@ -140,9 +140,11 @@ def _first_year(connection: duckdb.DuckDBPyConnection, layout: Layout, columns: 
 
 def _ages(connection: duckdb.DuckDBPyConnection, layout: Layout) -> Mapping[str, tuple[int, int | None]]:
     """Label of an age -> smallest and largest age, of the labels that name them."""
-    if layout.age is None:
+    if layout.age_label is None:
         return {}
-    labels = [row[0] for row in connection.execute(f"SELECT DISTINCT {quoted(layout.age)} FROM persons").fetchall() if row[0]]
+    labels = [
+        row[0] for row in connection.execute(f"SELECT DISTINCT {quoted(layout.age_label)} FROM persons").fetchall() if row[0]
+    ]
     read = {label: match for label in sorted(labels) if (match := _AGES.match(label))}
     return {label: (int(match[1]), None if match[3] else int(match[2] or match[1])) for label, match in read.items()}
 

@@ -140,13 +140,13 @@ def _case(column: str, concepts: Mapping[str, int]) -> str:
 
 
 def _person(layout: Layout, first_year: int | None, births: Mapping[str, tuple[int, int | None]]) -> str:
-    sex = f"f.{quoted(layout.sex)}" if layout.sex else "NULL::VARCHAR"
+    sex = f"f.{quoted(layout.sex_label)}" if layout.sex_label else "NULL::VARCHAR"
     year = "0"
-    if first_year is not None and layout.age is not None and births:
+    if first_year is not None and layout.age_label is not None and births:
         middles = {
             label: first_year - (low if high is None else (low + high + 1) // 2) for label, (low, high) in births.items()
         }
-        year = _case(f"f.{quoted(layout.age)}", middles)
+        year = _case(f"f.{quoted(layout.age_label)}", middles)
     return f"""SELECT cdm_person AS person_id, {_case(sex, _SEXES)} AS gender_concept_id, {year} AS year_of_birth,
         0 AS race_concept_id, 0 AS ethnicity_concept_id, {sex} AS gender_source_value FROM persons AS f"""
 
@@ -194,7 +194,7 @@ def _observations(
         f" WHERE f.{quoted(column)} IS NOT NULL"
         for place, column in enumerate(layout.members)
     ]
-    if first_year is not None and layout.age is not None and births:
+    if first_year is not None and layout.age_label is not None and births:
         born = {
             label: f"{'' if high is None else first_year - high - 1}-{first_year - low}"
             for label, (low, high) in births.items()
@@ -202,8 +202,8 @@ def _observations(
         cases = " ".join(f"WHEN {literal(label)} THEN {literal(text)}" for label, text in born.items())
         parts.append(
             f"SELECT {len(parts)}, cdm_person, cdm_person, NULL, NULL, {literal(_BIRTH)},"
-            f" CASE f.{quoted(layout.age)} {cases} END FROM persons AS f"
-            f" WHERE f.{quoted(layout.age)} IN ({', '.join(map(literal, born))})"
+            f" CASE f.{quoted(layout.age_label)} {cases} END FROM persons AS f"
+            f" WHERE f.{quoted(layout.age_label)} IN ({', '.join(map(literal, born))})"
         )
     days = " UNION ALL ".join(f"SELECT cdm_person, cdm_day FROM dated_{file}" for file in layout.events)
     of_members = f"""SELECT p.*, cdm_day FROM ({" UNION ALL ".join(parts)}) AS p
