@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.policy.sections.columns import Diagnosis
+from deid_assets.policy.sections.columns import Concept, Diagnosis
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.sources.concepts import Meaning, concept_book
-from deid_assets.sources.delivery import ReferenceTable, VocabularyMap
+from deid_assets.sources.delivery import EventsMap, ReferenceTable, VocabularyMap
 from deid_assets.sources.derivations import UNGROUPED, CodeBook, Declared, Derivation, TypedColumn, booked_code, whole_number
 from deid_assets_tests.sources.deliveries import SOURCE, take_in
 from deid_assets_tests.sources.test_declared_columns import taken, values
@@ -142,6 +142,23 @@ def test_diagnoses_of_other_tables_have_the_groups_of_those_of_claims(tmp_path, 
     found, listed, unknown, _ = read(tmp_path, declared.made("claims"), codes, vocabulary=False)
     assert found == groups and unknown == [0, 0, 1, 1]
     assert len(sensitive_codes([listed[1].removeprefix("diagnosis:")], "diagnosis")) == 1 and listed[2:] == [None, None]
+
+
+def test_two_tables_of_events_may_have_columns_of_codes_of_one_name(tmp_path):
+    """Each has a book of its own codes: the second has one that the first lacks."""
+    taken(tmp_path, [{}], [{}])
+    mapped = EventsMap(file="seen.csv", columns={"member_id": "member_id", "service_date": "day"})
+    for name, codes in (("seen", ("B20",)), ("told", ("E119", "no code"))):
+        rows = "".join(f"m1,2008-03-0{day},{code}\n" for day, code in enumerate(codes, start=1))
+        (tmp_path / "in" / f"{name}.csv").write_text(f"member_id,day,DX\n{rows}")
+    events = {name: mapped.model_copy(update={"file": f"{name}.csv"}) for name in ("seen", "told")}
+    dx = Diagnosis(kind="diagnosis", **{"from": "DX"}, system="icd10cm", meaning="group")
+    concept = Concept(kind="concept", of="diagnosis", **{"from": "DX"}, meaning="group")
+    made = {name: {f"dx_{name}": dx.made(name), f"concept_{name}": concept.made(name)} for name in events}
+    source = SOURCE.model_copy(update={"events": events, "unknown_codes": "blank"})
+    found = take_in(tmp_path / "in", source, declared=Declared({}, {"claims": {}, **made}))
+    frame = found.frame("claims", "claim_id")
+    assert frame["dx_seen"].dropna().tolist() == ["INFEC4"] and frame["dx_told"].dropna().tolist() == ["METAB3"]
 
 
 def test_files_that_macos_writes_beside_others_are_passed_over_and_said(tmp_path):

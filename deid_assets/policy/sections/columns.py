@@ -261,7 +261,8 @@ class Diagnosis(DeclaredColumn):
     def made(self, table: str) -> Derivation:
         """A code of the other system is unknown, or is read as the one that it is here."""
         cell = TypedColumn(self.from_, "text")
-        book = CodeBook(f"diagnoses_of_{cell.raw}_{self.system}", canonical(self.system, f"upper({cell.sql})"), diagnosis_book)
+        code = canonical(self.system, f"upper({cell.sql})")
+        book = CodeBook(f"diagnoses_of_{table}_{cell.raw}_{self.system}", code, diagnosis_book)
         return derivations.booked_code(table, (cell,), "diagnosis", book)
 
     @property
@@ -336,7 +337,7 @@ class Concept(DeclaredColumn, TableFile):
         cells = tuple(TypedColumn(column, "text") for column in (self.from_, self.named) if column is not None)
         told = hashlib.sha256(repr((self.of, sorted(self.rows))).encode()).hexdigest()[:16]
         read = partial(concept_book, of=self.of, own=self.meanings)
-        book = CodeBook(f"concepts_of_{cells[0].raw}_{told}", derivations.whole_number(cells[0].sql), read)
+        book = CodeBook(f"concepts_of_{table}_{cells[0].raw}_{told}", derivations.whole_number(cells[0].sql), read)
         return derivations.booked_code(table, cells, self.of, book)
 
     @property
