@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, EVENT_TABLE, UNREADABLE
+from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.store.events import is_of
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, quoted
 
 CODED = {kind: f"coalesce({', '.join(CODE_COLUMNS[kind])})" for kind in UNREADABLE} | {
     "diagnosis": f"coalesce({', '.join(DIAGNOSES)}, further_diagnoses)"
@@ -83,7 +83,7 @@ def rule_figures(
             FROM {claims.sql} WHERE {is_of(claims)}"""
     ).iloc[0]
     figures = {coded_claims(kind): Figure(int(number[kind]), int(number["claims"])) for kind in CODED}
-    figures |= _of_codes(delivered_codes) | _of_events(claims, delivered_codes, coded)
+    figures |= _of_codes(delivered_codes) | _of_events(claims, coded)
     patients = int(number["patients"])
     found = removed.query(
         f"""SELECT count(DISTINCT member_id) FILTER (reason <> ?) AS listed,
@@ -116,17 +116,18 @@ def _of_codes(delivered_codes: Table) -> dict[str, Figure]:
     return figures | {OF_ICD9: of_system, OF_SYSTEM: of_system}
 
 
-def _of_events(claims: Table, delivered_codes: Table, coded: Mapping[str, Collection[str]]) -> dict[str, Figure]:
-    """The codes of each table's columns over its rows; with several columns, a row may have several."""
-    if not coded:
-        return {}
-    rows = claims.query(f"SELECT {EVENT_TABLE} AS name, count(*) AS n FROM {claims.sql} GROUP BY 1").set_index("name")["n"]
-    codes = delivered_codes.query(f"SELECT source_column AS name, written AS n FROM {delivered_codes.sql}")
-    written = codes.set_index("name")["n"]
-    return {
-        coded_rows(table): Figure(int(written.reindex([*columns]).sum()), int(rows.get(table, 0)))
-        for table, columns in coded.items()
-    }
+def _of_events(claims: Table, coded: Mapping[str, Collection[str]]) -> dict[str, Figure]:
+    """The rows of each table with a code in any of its columns, known or not, over all of its rows."""
+
+    def counted(table: str, columns: Collection[str]) -> Figure:
+        written = f"coalesce({', '.join(f'{quoted(name)}::VARCHAR' for name in columns)}) IS NOT NULL"
+        row = claims.query(
+            f"""SELECT count(*) FILTER ({written} OR {UNREADABLE_DECLARED} > 0) AS coded, count(*) AS n
+                FROM {claims.sql} WHERE {is_of(claims, table)}"""
+        ).iloc[0]
+        return Figure(int(row["coded"]), int(row["n"]))
+
+    return {coded_rows(table): counted(table, columns) for table, columns in coded.items()}
 
 
 def _of_members(members: Table, claims: Table, population: int | None) -> dict[str, Figure]:

@@ -12,7 +12,7 @@ from deid_assets_tests.scenarios.omop_delivery import OMOP
 
 @pytest.fixture
 def tables(tmp_path):
-    """Canonical tables of 4 claims and 10 conditions, 3 of them with a code."""
+    """Canonical tables of 4 claims and 10 conditions: 3 have codes in both columns, and one an unknown code alone."""
     file = tmp_path / "store.duckdb"
     with duckdb.connect(str(file)) as connection:
         connection.execute("CREATE SCHEMA intake")
@@ -23,7 +23,9 @@ def tables(tmp_path):
             """CREATE TABLE intake.claims AS SELECT 'm1' AS member_id, 1 AS year, NULL::DATE AS service_date, 'x' AS claim_id,
             NULL::VARCHAR AS cpt, NULL::VARCHAR AS place, NULL::VARCHAR AS specialty, NULL::VARCHAR AS diagnosis_1,
             NULL::VARCHAR AS diagnosis_2, NULL::VARCHAR AS diagnosis_3, NULL::VARCHAR AS diagnosis_4,
-            NULL::VARCHAR AS further_diagnoses, CASE WHEN i < 4 THEN 'claims' ELSE 'conditions' END AS event_table
+            NULL::VARCHAR AS further_diagnoses, CASE WHEN i < 4 THEN 'claims' ELSE 'conditions' END AS event_table,
+            CASE WHEN i BETWEEN 5 AND 7 THEN 'INFEC4' END AS condition, CASE WHEN i BETWEEN 5 AND 7 THEN 'other' END AS reason,
+            (i = 9)::INTEGER AS unreadable_declared
             FROM range(14) AS r(i)"""
         )
         connection.execute(
@@ -35,8 +37,9 @@ def tables(tmp_path):
 
 
 def test_they_are_counted_over_the_rows_of_their_table(tables):
-    figures = rule_figures(*tables, "rare", None, {"conditions": ("condition",), "drugs": ("drug",)})
-    assert figures[coded_rows("conditions")] == Figure(3, 10) and figures[coded_rows("drugs")] == Figure(0, 0)
+    """A row with codes in two columns is one row."""
+    figures = rule_figures(*tables, "rare", None, {"conditions": ("condition", "reason"), "drugs": ("condition",)})
+    assert figures[coded_rows("conditions")] == Figure(4, 10) and figures[coded_rows("drugs")] == Figure(0, 0)
 
 
 def test_a_policy_needs_a_code_in_half_of_the_rows_of_each_table():
