@@ -2,15 +2,17 @@
 
 The OMOP CDM writes diagnoses, procedures and drugs as numbers of concepts, mostly of SNOMED CT, RxNorm and LOINC. No list of
 sensitive codes is of these. So a concept is read as the codes of ICD-10-CM, ICD-9-CM, CPT and HCPCS that the delivered
-vocabulary maps to it, and a drug by its names in RxNorm and those of its ingredients. Where nothing maps to a concept itself,
-the nearest concepts above it are asked, two levels at most: further up, nearly everything is a disease, and a code would tell
-nothing. A concept without any code is unknown, as a code is that no table has.
+vocabulary maps to it and to the concepts above it, and a drug by its names in RxNorm and those of its ingredients. Two levels
+above are asked: further up, nearly everything is a disease, and a code would tell nothing. Lists read all of these codes. The
+nearest give the group. A concept to which no code of its kind maps itself is unknown to the lists, as a code is that no table
+has: that what is above is harmless does not say that it is.
 
 A table of the team goes before the vocabulary, or is in place of one.
 """
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +22,9 @@ import pandas as pd
 from deid_assets.reference.codes import ICD10CM_PREFIX, plain_code
 from deid_assets.reference.groups import condition_groups, group_prefixes, known_codes
 from deid_assets.reference.icd10cm import most_frequent_group
+from deid_assets.reference.sensitive import words
 from deid_assets.reference.tables import text_frame
+from deid_assets.sources.derivations import BETWEEN_CODE_AND_NAME
 
 ConceptKind = Literal["diagnosis", "procedure", "drug"]
 """What concepts of a column are, and so which codes are looked for first."""
@@ -65,24 +69,42 @@ class Meaning:
     stands_for: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Meant:
+    """What a concept may stand for.
+
+    Attributes
+    ----------
+    group
+        Its group; None: it is in none.
+    listed
+        What lists read, each behind its kind.
+    is_known
+        Whether that is what the concept itself stands for. What is above tells a group, and may tell that it is sensitive, but
+        not that it is harmless.
+    """
+
+    group: str | None
+    listed: Sequence[str]
+    is_known: bool = True
+
+
 def diagnosis_book(connection: duckdb.DuckDBPyConnection, codes: Sequence[str]) -> pd.DataFrame:
-    """The primary condition groups of diagnoses in canonical form: code | code_group | listed of those that are known.
+    """The primary condition groups of diagnoses in canonical form: `code | code_group | listed | known` of those that are.
 
     Examples
     --------
     >>> diagnosis_book(None, ["icd10cm:E119", "icd10cm:XX"]).values.tolist()
-    [['icd10cm:E119', 'METAB3', 'diagnosis:icd10cm:E119']]
+    [['icd10cm:E119', 'METAB3', 'diagnosis:icd10cm:E119', 'yes']]
     """
     found = condition_groups(codes).dropna()
-    return text_frame(
-        code=found["code"].tolist(), code_group=found["group"].tolist(), listed=[f"diagnosis:{code}" for code in found["code"]]
-    )
+    return _book({row.code: _Meant(row.group, [f"diagnosis:{row.code}"]) for row in found.itertuples()})
 
 
 def concept_book(
     connection: duckdb.DuckDBPyConnection, codes: Sequence[str], of: ConceptKind, own: Mapping[str, Meaning]
 ) -> pd.DataFrame:
-    """What concepts mean: code | code_group | listed of those that a team's table or the delivered vocabulary knows.
+    """What concepts mean: `code | code_group | listed | known` of those that a team's table or the vocabulary has.
 
     Parameters
     ----------
@@ -95,19 +117,73 @@ def concept_book(
     own
         The team's table.
     """
-    found: dict[str, tuple[str | None, Sequence[str]]] = {}
-    views = {row[0] for row in connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
+    return _book(_meanings(connection, codes, of, own))
+
+
+def named_drug_book(connection: duckdb.DuckDBPyConnection, codes: Sequence[str], own: Mapping[str, Meaning]) -> pd.DataFrame:
+    """What drugs are, by their concepts and by the names beside these; parameters as for `concept_book`.
+
+    Lists read the name and whatever the table or the vocabulary says. A name alone makes a drug known only if it names an
+    ingredient of the table or of RxNorm: of any other text, nobody knows what it is.
+
+    Parameters
+    ----------
+    codes
+        Distinct concepts with the names beside them, as `derivations.code_and_name` writes them.
+    """
+    pairs = {written: written.split(BETWEEN_CODE_AND_NAME, 1) for written in codes}
+    found = _meanings(connection, list(dict.fromkeys(code for code, _ in pairs.values() if code)), "drug", own)
+    ingredients = _ingredients(connection, own)
+    made = {}
+    for written, (code, name) in pairs.items():
+        meant = found.get(code, _Meant(None, (), is_known=False))
+        is_known = meant.is_known or _names_any(name, ingredients)
+        made[written] = _Meant(meant.group, [*meant.listed, *([f"drug:{name.lower()}"] if name else ())], is_known)
+    return _book(made)
+
+
+def _meanings(
+    connection: duckdb.DuckDBPyConnection, codes: Sequence[str], of: ConceptKind, own: Mapping[str, Meaning]
+) -> dict[str, "_Meant"]:
+    found: dict[str, _Meant] = {}
+    views = _views(connection)
     if VOCABULARY["concept"].view in views:
         asked = [code for code in codes if code not in own and code.isascii() and code.isdigit()]
         _ask(connection, asked, views)
         found |= _drugs(connection, views) if of == "drug" else _coded(connection, of)
-    for code in codes:
-        if code in own:
-            kinds = ["drug:" + one if of == "drug" else f"{of}:{one}" for one in own[code].stands_for]
-            found[code] = own[code].group, kinds
-    known = [code for code in codes if code in found]
+    stated = ((code, own[code]) for code in codes if code in own)
+    return found | {code: _Meant(one.group, [f"{of}:{each}" for each in one.stands_for]) for code, one in stated}
+
+
+def _views(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
+
+
+def _book(meant: Mapping[str, "_Meant"]) -> pd.DataFrame:
+    """A semicolon within what lists read would end it, and hide what is behind: a blank is in its place."""
+    listed = ([" ".join(each.replace(";", " ").split()) for each in one.listed] for one in meant.values())
     return text_frame(
-        code=known, code_group=[found[code][0] for code in known], listed=[";".join(found[code][1]) or None for code in known]
+        code=list(meant),
+        code_group=[one.group for one in meant.values()],
+        listed=[";".join(dict.fromkeys(each)) or None for each in listed],
+        known=["yes" if one.is_known else None for one in meant.values()],
+    )
+
+
+def _ingredients(connection: duckdb.DuckDBPyConnection, own: Mapping[str, Meaning]) -> set[str]:
+    """The ingredients of a team's table, and those of RxNorm if the vocabulary has them."""
+    named = [name for one in own.values() for text in one.stands_for for name in re.split("[;,/]", text)]
+    if (view := VOCABULARY["concept"].view) in _views(connection):
+        of_rxnorm = f"vocabulary_id IN {_RXNORM} AND concept_class_id = 'Ingredient'"
+        named += [row[0] for row in connection.execute(f"SELECT concept_name FROM {view} WHERE {of_rxnorm}").fetchall()]
+    return {text for name in named if re.search("[a-z]{3}", text := words(name or ""))}
+
+
+def _names_any(text: str, ingredients: Set[str]) -> bool:
+    """Whether an ingredient is in a text, as whole words."""
+    written, most = words(text).split(), max((name.count(" ") for name in ingredients), default=-1) + 1
+    return any(
+        " ".join(written[first : first + count]) in ingredients for first in range(len(written)) for count in range(1, most + 1)
     )
 
 
@@ -151,8 +227,8 @@ def _ask(connection: duckdb.DuckDBPyConnection, asked: Sequence[str], views: set
     )
 
 
-def _coded(connection: duckdb.DuckDBPyConnection, of: ConceptKind) -> dict[str, tuple[str | None, Sequence[str]]]:
-    """Concept -> group, and the codes with their kinds, of the nearest concepts with known codes of that kind."""
+def _coded(connection: duckdb.DuckDBPyConnection, of: ConceptKind) -> dict[str, _Meant]:
+    """What each concept may stand for, by the known codes that map to it and to what is above."""
     systems = ", ".join(f"'{one}'" for one in _SYSTEMS)
     rows = connection.execute(
         f"""SELECT DISTINCT code, gap, vocabulary_id, concept_code
@@ -172,12 +248,15 @@ def _coded(connection: duckdb.DuckDBPyConnection, of: ConceptKind) -> dict[str, 
         text = f"{_SYSTEMS[system][0]}:{written[system, code]}"
         if text in known:
             meant.setdefault(concept, {}).setdefault(distance, []).append(text)
-    found: dict[str, tuple[str | None, Sequence[str]]] = {}
-    for concept, by_distance in meant.items():
-        nearest = next((codes for _, codes in sorted(by_distance.items()) if _of(of, codes)), None)
-        if nearest is not None:
-            found[concept] = _group(of, _of(of, nearest)), nearest
-    return found
+    return {concept: _meant(of, by_distance) for concept, by_distance in meant.items()}
+
+
+def _meant(of: ConceptKind, by_distance: Mapping[int, Sequence[str]]) -> _Meant:
+    """A group by the nearest codes of the kind; lists read every code of any kind, because each may be what is meant."""
+    in_order = [codes for _, codes in sorted(by_distance.items())]
+    nearest = next((own for codes in in_order if (own := _of(of, codes))), [])
+    is_known = bool(_of(of, by_distance.get(0, ())))
+    return _Meant(_group(of, nearest), [code for codes in in_order for code in codes], is_known)
 
 
 def _of(kind: str, codes: Sequence[str]) -> list[str]:
@@ -196,7 +275,7 @@ def _group(of: ConceptKind, codes: Sequence[str]) -> str | None:
     return most_frequent_group(Counter(groups)) if groups else None
 
 
-def _drugs(connection: duckdb.DuckDBPyConnection, views: set[str]) -> dict[str, tuple[str | None, Sequence[str]]]:
+def _drugs(connection: duckdb.DuckDBPyConnection, views: set[str]) -> dict[str, _Meant]:
     """Concept -> anatomical group of ATC, if the vocabulary has it, and the names of the drug and its ingredients."""
     above = VOCABULARY["concept_ancestor"].view
     upwards = "SELECT code, other, true AS own FROM concepts_standing"
@@ -211,8 +290,4 @@ def _drugs(connection: duckdb.DuckDBPyConnection, views: set[str]) -> dict[str, 
                 min(lower(concept_name)) FILTER (vocabulary_id = 'ATC' AND concept_class_id = 'ATC 1st')
             FROM ({upwards}) JOIN {VOCABULARY["concept"].view} ON {_NUMBER.format("concept_id")} = other GROUP BY code"""
     ).fetchall()
-    return {
-        code: (group, ["drug:" + " ".join(names.lower().replace(";", " ").split())])
-        for code, names, group in rows
-        if names is not None
-    }
+    return {code: _Meant(group, ["drug:" + names.lower()]) for code, names, group in rows if names is not None}

@@ -119,12 +119,16 @@ class CodeBook:
     code
         SQL of the code of a row t.
     read
-        Takes the connection of the intake and the distinct codes; returns code | code_group | listed of those that are known.
+        Takes the connection of the intake and the distinct codes; returns code | code_group | listed | known, with a row for
+        each of which there is anything to say. Where `known` is NULL, lists cannot tell that the code is harmless.
+    is_text
+        Whether a delivery of numbers is refused: these have lost leading zeros, which tell codes apart.
     """
 
     name: str
     code: str
     read: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], pd.DataFrame]
+    is_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -373,6 +377,15 @@ def whole_number(text: str) -> str:
     return f"CASE WHEN regexp_full_match({text}, '[0-9]+[.]0+') THEN split_part({text}, '.', 1) ELSE {text} END"
 
 
+BETWEEN_CODE_AND_NAME = "\x1f"
+
+
+def code_and_name(code: str, name: str) -> str:
+    """SQL of a code and the name beside it as one text; NULL where there is neither."""
+    between = f"chr({ord(BETWEEN_CODE_AND_NAME)})"
+    return f"nullif(concat({code}, {between}, {name}), {between})"
+
+
 def booked_code(
     table: str,
     cells: tuple[TypedColumn, ...],
@@ -386,7 +399,7 @@ def booked_code(
     table
         Table of events in the delivery.
     cells
-        The column of codes, and of their names, which lists of sensitive codes then read instead of what the table says.
+        The column of codes, and what else the book is asked by.
     kind
         The kind of the codes.
     book
@@ -396,11 +409,9 @@ def booked_code(
     def found(what: str) -> str:
         return f"(SELECT book.{what} FROM {book.name} AS book WHERE book.code = {book.code})"
 
-    cell, *named = cells
-    listed, unknown = found("listed"), f"({cell.sql} IS NOT NULL AND {found('code')} IS NULL)"
-    for one in named:
-        listed = f"coalesce({literal(f'{kind}:')} || regexp_replace(lower({one.sql}), '[;\\s]+', ' ', 'g'), {listed})"
-        unknown = f"({unknown} AND NOT coalesce(regexp_matches({one.sql}, '[A-Za-z]{{3}}'), false))"
-    value = f"CASE WHEN {cell.sql} IS NOT NULL AND NOT {unknown} THEN coalesce({found('code_group')}, {literal(UNGROUPED)}) END"
-    coded = CodeColumn(kind, listed, unknown, has_kinds=True)
+    given = f"{cells[0].sql} IS NOT NULL"
+    unknown = f"({given} AND {found('known')} IS NULL)"
+    of_known = f"CASE WHEN {found('known')} IS NOT NULL THEN {literal(UNGROUPED)} END"
+    value = f"CASE WHEN {given} THEN coalesce({found('code_group')}, {of_known}) END"
+    coded = CodeColumn(kind, found("listed"), unknown, has_kinds=True)
     return Derivation(table, cells, value, {}, coded=coded, book=book)

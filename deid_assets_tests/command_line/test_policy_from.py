@@ -244,7 +244,9 @@ def test_tables_of_events_of_synthea_are_proposed_and_taken_in(here, tmp_path):
     report = taken_in(public_data("synthea"), tmp_path)
     assert report.rows_kept["medications"] > 0 and not report.quarantined
     unknown = [one for one in report.warnings if "are unknown (100.00%" in one]
-    assert [one.partition(":")[0] for one in unknown] == ["conditions", "procedures"], "drugs are read by their names"
+    assert [one.partition(":")[0] for one in unknown] == ["conditions", "medications", "procedures"], (
+        "no table names ingredients"
+    )
 
 
 def test_fills_of_tuva_are_proposed_and_all_unknown_without_a_table_of_drugs(here, tmp_path):

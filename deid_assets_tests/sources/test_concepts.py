@@ -1,16 +1,18 @@
 """Concepts of OMOP vocabularies, and diagnoses of other tables of events: groups, what lists read, and what is unknown."""
 
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from deid_assets.errors import DeliveryError
 from deid_assets.policy.sections.columns import Concept, Diagnosis
 from deid_assets.reference.sensitive import sensitive_codes
-from deid_assets.sources.concepts import Meaning, concept_book
+from deid_assets.sources.concepts import VOCABULARY, Meaning, concept_book
 from deid_assets.sources.delivery import EventsMap, ReferenceTable, VocabularyMap
-from deid_assets.sources.derivations import UNGROUPED, CodeBook, Declared, Derivation, TypedColumn, booked_code, whole_number
-from deid_assets_tests.sources.deliveries import SOURCE, take_in
+from deid_assets.sources.derivations import UNGROUPED, Declared, Derivation
+from deid_assets_tests.sources.deliveries import SOURCE, take_in, write_parquet
 from deid_assets_tests.sources.test_declared_columns import taken, values
 
 # HIV of SNOMED CT with two codes of ICD-10-CM; AIDS with wasting below it, and one three levels below; a diabetes that was
@@ -60,10 +62,9 @@ ANCESTORS = """ancestor_concept_id,descendant_concept_id,min_levels_of_separatio
 
 def column(of: str, own: dict[str, Meaning] | None = None, named: str | None = None) -> Derivation:
     """The declared column of the claims' concepts."""
-    cells = tuple(TypedColumn(name, "text") for name in ("CONCEPT", named) if name is not None)
-    return booked_code(
-        "claims", cells, of, CodeBook("concepts", whole_number(cells[0].sql), partial(concept_book, of=of, own=own or {}))
-    )
+    declared = Concept.model_validate({"kind": "concept", "of": of, "from": "CONCEPT", "named": named, "meaning": "group"})
+    declared.__dict__["meanings"] = own or {}
+    return declared.made("claims")
 
 
 def read(folder: Path, made: Derivation, codes, ancestors: bool = True, vocabulary: bool = True, **further):
@@ -83,15 +84,15 @@ def read(folder: Path, made: Derivation, codes, ancestors: bool = True, vocabula
 
 
 @pytest.mark.parametrize("ancestors", [True, False])
-def test_a_concept_is_read_as_the_codes_that_map_to_it_or_to_the_nearest_above(tmp_path, ancestors):
-    """All codes that a concept may stand for are searched; three levels below, and with none at all, it is unknown."""
+def test_a_concept_is_read_as_the_codes_that_map_to_it_and_to_what_is_above(tmp_path, ancestors):
+    """All codes that a concept may stand for are searched. One to which none maps itself is unknown, with a group or none."""
     groups, listed, unknown, said = read(tmp_path, column("diagnosis"), ["1", "2.0", "3", "4", "5", "7", "0", ""], ancestors)
     hiv = "diagnosis:icd10cm:B20;diagnosis:icd10cm:Z21"
     assert listed == [hiv, hiv, hiv, None, "diagnosis:icd10cm:E119", None, None, None]
     assert groups == ["INFEC4", "INFEC4", "INFEC4", None, "METAB3", None, None, None]
-    assert unknown == [0, 0, 0, 1, 0, 1, 1, 0]
+    assert unknown == [0, 1, 1, 1, 0, 1, 1, 0]
     (told,) = [one for one in said if "are unknown" in one]
-    assert told.startswith("claims: 3 of 7 codes in CONCEPT are unknown (42.86%; 3 different ones)")
+    assert told.startswith("claims: 5 of 7 codes in CONCEPT are unknown (71.43%; 5 different ones)")
 
 
 def test_a_drug_is_read_by_its_names_and_those_of_its_ingredients(tmp_path):
@@ -110,7 +111,40 @@ def test_a_drug_without_a_group_is_not_grouped(tmp_path):
 def test_procedures_are_read_as_cpt(tmp_path):
     groups, listed, unknown, _ = read(tmp_path, column("procedure"), ["31", "32", "1"])
     assert groups == ["evaluation and management"] * 2 + [None]
-    assert listed == ["procedure:99213"] * 2 + [None] and unknown == [0, 0, 1]
+    assert listed[:2] == ["procedure:99213"] * 2 and unknown == [0, 0, 1]
+    assert listed[2] == "diagnosis:icd10cm:B20;diagnosis:icd10cm:Z21", "unknown as a procedure, and sensitive all the same"
+
+
+# By concept: what it is, what lists read of it, in the order of the distance, and whether that is what it stands for itself.
+@pytest.mark.parametrize(
+    ("of", "codes", "maps", "parents", "listed", "known"),
+    [
+        # A harmless parent, and HIV above another one.
+        ("diagnosis", {12: ("ICD10CM", "G04.90"), 13: ("ICD10CM", "B20")}, {12: 2, 13: 3}, ((1, 2), (1, 99), (99, 3)),
+         "diagnosis:icd10cm:G0490;diagnosis:icd10cm:B20", None),
+        # An abortion by a code of CPT, with a harmless parent.
+        ("diagnosis", {12: ("CPT4", "59840"), 13: ("ICD10CM", "R10.9")}, {12: 1, 13: 2}, ((1, 2),),
+         "procedure:59840;diagnosis:icd10cm:R109", None),
+        # A code that nothing here reads, with a harmless parent.
+        ("diagnosis", {12: ("ICD10", "B24"), 13: ("ICD10CM", "B34.9")}, {12: 1, 13: 2}, ((1, 2),),
+         "diagnosis:icd10cm:B349", None),
+        ("procedure", {12: ("ICD10CM", "Z21"), 13: ("CPT4", "87536"), 14: ("CPT4", "99213")}, {12: 1, 13: 2, 14: 1}, ((1, 2),),
+         "procedure:99213;diagnosis:icd10cm:Z21;procedure:87536", "yes"),
+    ],
+)  # fmt: skip
+def test_lists_read_every_code_that_may_be_meant(of, codes, maps, parents, listed, known):
+    with duckdb.connect() as connection:
+        concepts = [(number, "", "SNOMED", "", str(number)) for number in (1, 2, 3, 99)]
+        concepts += [(number, "", system, "", code) for number, (system, code) in codes.items()]
+        related = [(one, other, "Maps to", None) for one, other in maps.items()] + [(*pair, "Is a", None) for pair in parents]
+        for name, rows in (("concept", concepts), ("concept_relationship", related)):
+            table = VOCABULARY[name]
+            connection.execute(f"CREATE TABLE given_{name} ({' VARCHAR, '.join(table.columns)} VARCHAR)")
+            connection.executemany(f"INSERT INTO given_{name} VALUES ({', '.join('?' * len(table.columns))})", rows)
+            connection.execute(f"CREATE VIEW {table.view} AS FROM given_{name}")
+        (row,) = concept_book(connection, ["1"], of, {}).to_dict("records")
+    assert row["listed"] == listed and (row["known"] if isinstance(row["known"], str) else None) == known
+    assert row["code_group"] is not None
 
 
 def test_a_table_of_the_team_goes_before_the_vocabulary_and_needs_none(tmp_path):
@@ -122,12 +156,30 @@ def test_a_table_of_the_team_goes_before_the_vocabulary_and_needs_none(tmp_path)
         assert unknown == [0, 0, 0 if vocabulary else 1]
 
 
-def test_names_of_drugs_beside_their_codes_are_read(tmp_path):
-    made = column("drug", named="NAME")
-    names = ["Fexofenadine; 30 MG", "", "12"]
-    groups, listed, unknown, _ = read(tmp_path, made, ["997488", "997489", "3"], vocabulary=False, NAME=names)
-    assert listed == ["drug:fexofenadine 30 mg", None, "drug:12"] and unknown == [0, 1, 1]
-    assert groups == [UNGROUPED, None, None]
+def test_every_ingredient_of_a_table_is_read_whatever_is_between_them(tmp_path):
+    own = {"7": Meaning("opioids", ("naloxone;  buprenorphine",))}
+    _, listed, unknown, _ = read(tmp_path, column("drug", own), ["7"], vocabulary=False)
+    assert listed == ["drug:naloxone buprenorphine"] and unknown == [0]
+    assert len(sensitive_codes([listed[0].removeprefix("drug:")], "drug")) == 1
+
+
+def test_names_of_drugs_beside_their_codes_are_read_with_what_the_table_says(tmp_path):
+    own = {"7": Meaning("opioids", ("buprenorphine / naloxone",))}
+    names = ["BUP-NX film", "", "Naloxone; 4 MG", "unknown drug", "", "12"]
+    groups, listed, unknown, _ = read(
+        tmp_path, column("drug", own, named="NAME"), ["7", "7", "8", "8", "8", "9"], vocabulary=False, NAME=names
+    )
+    said = "drug:buprenorphine / naloxone"
+    assert listed == [f"{said};drug:bup-nx film", said, "drug:naloxone 4 mg", "drug:unknown drug", None, "drug:12"]
+    assert unknown == [0, 0, 0, 1, 1, 1], "a name makes a drug known if it names an ingredient"
+    assert groups == ["opioids", "opioids", UNGROUPED, None, None, None]
+
+
+def test_a_name_beside_an_unknown_code_may_be_of_an_ingredient_of_the_vocabulary(tmp_path):
+    names = ["Abacavir 20 MG/ML", "Abacavirum", "Tabl. 300 mg"]
+    _, listed, unknown, _ = read(tmp_path, column("drug", named="NAME"), ["8", "8", "21"], NAME=names)
+    assert unknown == [0, 1, 0]
+    assert listed[2] == "drug:abacavir / abacavir 300 mg oral tablet [ziagen];drug:tabl. 300 mg"
 
 
 @pytest.mark.parametrize(
@@ -159,6 +211,23 @@ def test_two_tables_of_events_may_have_columns_of_codes_of_one_name(tmp_path):
     found = take_in(tmp_path / "in", source, declared=Declared({}, {"claims": {}, **made}))
     frame = found.frame("claims", "claim_id")
     assert frame["dx_seen"].dropna().tolist() == ["INFEC4"] and frame["dx_told"].dropna().tolist() == ["METAB3"]
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "DECIMAL(6,2)"])
+@pytest.mark.parametrize("values_of", ["7953", "NULL"])
+def test_diagnoses_of_other_tables_that_are_numbers_are_refused(tmp_path, kind, values_of):
+    """079.53 and 795.3 would both be 7953, and only one of them is HIV. Concepts are numbers, and stay so."""
+    taken(tmp_path, [{}], [{}])
+    row = f"SELECT 'm1' AS member_id, DATE '2008-03-01' AS day, {values_of}::{kind} AS DX"
+    write_parquet(tmp_path / "in" / "seen.parquet", row)
+    mapped = EventsMap(file="seen.parquet", columns={"member_id": "member_id", "service_date": "day"})
+    source = SOURCE.model_copy(update={"events": {"seen": mapped}, "unknown_codes": "blank"})
+    dx = Diagnosis(kind="diagnosis", **{"from": "DX"}, system="icd9cm", meaning="group").made("seen")
+    concept = Concept(kind="concept", of="diagnosis", **{"from": "DX"}, meaning="group").made("seen")
+    take_in(tmp_path / "in", source, declared=Declared({}, {"claims": {}, "seen": {"concept": concept}}))
+    refused = pytest.raises(DeliveryError, match="seen: column DX contains numbers, which have lost the leading zeros")
+    with nullcontext() if values_of == "NULL" else refused:
+        take_in(tmp_path / "in", source, declared=Declared({}, {"claims": {}, "seen": {"dx": dx}}))
 
 
 def test_files_that_macos_writes_beside_others_are_passed_over_and_said(tmp_path):

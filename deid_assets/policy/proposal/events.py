@@ -73,7 +73,11 @@ def check_codes(text: Text, table: DeliveredTable, made: Made, vocabulary: Mappi
             4,
         )
     elif made.entry["kind"] == "concept" and "named" in made.entry:
-        text.check(f"{shown}: drugs are read by their names in {made.entry['named']}; those of RxNorm have every ingredient", 4)
+        text.check(
+            f"{shown}: lists search the names in {made.entry['named']}, but these make a drug known only if they name an "
+            "ingredient of a table that is for you to write: add `file: drugs.csv` with concept;group;ingredients",
+            4,
+        )
     elif made.entry["kind"] == "concept":
         how = "the delivered vocabulary" if vocabulary else "a table that is for you to write"
         text.check(

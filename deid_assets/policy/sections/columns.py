@@ -21,7 +21,7 @@ from deid_assets.reference.codes import DiagnosisSystem, is_ambiguous, ndc11, pl
 from deid_assets.reference.geography import SUPPRESSED, kept_prefixes
 from deid_assets.reference.groups import GROUP_NAMES, CodeGrouping, group_names, known_codes
 from deid_assets.sources import derivations
-from deid_assets.sources.concepts import ConceptKind, Meaning, concept_book, diagnosis_book
+from deid_assets.sources.concepts import ConceptKind, Meaning, concept_book, diagnosis_book, named_drug_book
 from deid_assets.sources.delivery import MOST_YEARS, DateFormat
 from deid_assets.sources.derivations import MILLIONTHS, CodeBook, Declared, Derivation, TypedColumn
 from deid_assets.sources.diagnosis_systems import canonical
@@ -262,7 +262,7 @@ class Diagnosis(DeclaredColumn):
         """A code of the other system is unknown, or is read as the one that it is here."""
         cell = TypedColumn(self.from_, "text")
         code = canonical(self.system, f"upper({cell.sql})")
-        book = CodeBook(f"diagnoses_of_{table}_{cell.raw}_{self.system}", code, diagnosis_book)
+        book = CodeBook(f"diagnoses_of_{table}_{cell.raw}_{self.system}", code, diagnosis_book, is_text=True)
         return derivations.booked_code(table, (cell,), "diagnosis", book)
 
     @property
@@ -285,7 +285,8 @@ class Concept(DeclaredColumn, TableFile):
     )
     named: Theirs | None = Field(
         None,
-        description="of drugs: name of a column with their names as RxNorm writes them, in which lists look for ingredients",
+        description="of drugs: name of a column with their names as RxNorm writes them, in which lists look for ingredients, "
+        "too; a drug is known by its name only if that names an ingredient of the table or of the vocabulary's RxNorm",
     )
     file: Said | None = Field(
         None,
@@ -326,18 +327,19 @@ class Concept(DeclaredColumn, TableFile):
     def meanings(self) -> Mapping[str, Meaning]:
         """Concept -> what the table says."""
         return {
-            row[0].strip(): Meaning(
-                row[1], (" ".join(row[2].lower().split()),) if self.of == "drug" else tuple(map(plain_code, row[2].split()))
-            )
+            row[0].strip(): Meaning(row[1], (row[2].lower(),) if self.of == "drug" else tuple(map(plain_code, row[2].split())))
             for row in self.rows
         }
 
     def made(self, table: str) -> Derivation:
         """As the table says, or else the delivered vocabulary."""
         cells = tuple(TypedColumn(column, "text") for column in (self.from_, self.named) if column is not None)
-        told = hashlib.sha256(repr((self.of, sorted(self.rows))).encode()).hexdigest()[:16]
-        read = partial(concept_book, of=self.of, own=self.meanings)
-        book = CodeBook(f"concepts_of_{table}_{cells[0].raw}_{told}", derivations.whole_number(cells[0].sql), read)
+        told = hashlib.sha256(repr((self.of, self.named, sorted(self.rows))).encode()).hexdigest()[:16]
+        code, read = derivations.whole_number(cells[0].sql), partial(concept_book, of=self.of, own=self.meanings)
+        if self.named is not None:
+            code = derivations.code_and_name(code, cells[1].sql)
+            read = partial(named_drug_book, own=self.meanings)
+        book = CodeBook(f"concepts_of_{table}_{cells[0].raw}_{told}", code, read)
         return derivations.booked_code(table, cells, self.of, book)
 
     @property
