@@ -727,6 +727,9 @@ def export_release(release: Path, folder: Path, key_file: Path | None) -> None:
         click.echo(f"{table}: {rows:,} row{'s' * (rows != 1)}")
     for table, rows in written.undated.items():
         click.echo(f"left out, because the CDM has no event without a date: {rows:,} rows of {table}")
+    if written.without_events:
+        told = "members without an event with a date, who have a sex and a year of birth alone"
+        click.echo(f"left out, because the CDM has no day for it: all else of {written.without_events:,} {told}")
     if written.left_out:
         click.echo(f"left out, because the CDM has no table for them: {', '.join(written.left_out)}")
 

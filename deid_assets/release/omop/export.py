@@ -1,8 +1,8 @@
 """Write a verified release as an OMOP CDM, and find each of its cells again in what was written.
 
 Nothing but the published files is read: what the gate has not judged cannot get into the tables. The same release gives the
-same tables. Each column's labels, with person and day, are compared with those that are read back from the written tables, so
-that nothing is lost, added or moved.
+same tables. What they say is read back, and compared with the files. Rows without a date, and what else the CDM has no place
+for, are counted.
 """
 
 import re
@@ -18,8 +18,9 @@ import duckdb
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
-from deid_assets.release.omop.columns import VISITS, Cell, Layout, Target, layout_of
-from deid_assets.release.omop.tables import CDM_VERSION, is_row, numbered_views, queries, vocabulary
+from deid_assets.release.omop.columns import Layout, layout_of
+from deid_assets.release.omop.reading_back import Released, members_without_events, require_read_back
+from deid_assets.release.omop.tables import CDM_VERSION, named, numbered_views, queries, vocabulary
 from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.store.digests import file_digest, parse_json, regular_bytes
@@ -27,14 +28,6 @@ from deid_assets.store.events import events_file
 from deid_assets.store.tables import literal, quoted
 
 _AGES = re.compile(r"([0-9]+)(?:-([0-9]+)|(\+))?\Z")
-_READ_BACK: Mapping[Target, tuple[str, str, str]] = {
-    "condition_occurrence": ("condition_start_date", "condition_source_value", "''"),
-    "procedure_occurrence": ("procedure_date", "procedure_source_value", "''"),
-    "drug_exposure": ("drug_exposure_start_date", "drug_source_value", "''"),
-    "measurement": ("measurement_date", "measurement_source_value", "''"),
-    "observation": ("observation_date", "value_as_string", "observation_source_value"),
-}
-"""Columns of each table of the CDM: the day, the label, and the name of the released column, which only observations have."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +40,15 @@ class Exported:
         Rows of each table.
     undated
         Rows without a date of each file of the release.
+    without_events
+        Members without an event with a date: the CDM has their sex and year of birth, and no day for anything else.
     left_out
         Other files of the release.
     """
 
     rows: Mapping[str, int]
     undated: Mapping[str, int]
+    without_events: int
     left_out: tuple[str, ...]
 
 
@@ -79,8 +75,8 @@ def export_omop(release: Path, folder: Path) -> Exported:
     with tempfile.TemporaryDirectory() as inside:
         told = parse_json(regular_bytes(_copied(release, DICTIONARY, listed, Path(inside))))
     policy: Mapping[str, Any] = parse_json(manifest["policy"]["text"].encode())
-    named = {*_events_of(policy), "Members"}
-    columns = {name: [one["name"] for one in table["columns"]] for name, table in told["tables"].items() if name in named}
+    of_people = {*_events_of(policy), "Members"}
+    columns = {name: [one["name"] for one in table["columns"]] for name, table in told["tables"].items() if name in of_people}
     layout = layout_of(policy, columns)
     if folder.exists():
         raise ReleaseError(f"{folder.name} exists already; name a new folder")
@@ -94,22 +90,27 @@ def export_omop(release: Path, folder: Path) -> Exported:
             )
         for statement in numbered_views(layout, columns):
             connection.execute(statement)
-        made = {**queries(layout, _first_year(connection, layout, columns), _ages(connection, layout)), **vocabulary()}
+        released = Released(
+            layout,
+            _first_year(connection, layout, columns),
+            _ages(connection, layout),
+            frozenset(file for file in layout.events if "ProviderID" in columns[file]),
+            frozenset(file for file in layout.events if "Vendor" in columns[file]),
+        )
+        made = {**queries(layout, released.first_year, released.births), **vocabulary()}
         made["cdm_source"] = _source(manifest, policy)
         tables = Path(inside) / "tables"
         tables.mkdir()
         for name, query in made.items():
             write_ordered(connection, query, tables / f"{name}.parquet")
             connection.execute(f"CREATE TEMP VIEW written_{name} AS FROM {literal(str(tables / f'{name}.parquet'))}")
-        for target in _READ_BACK:
-            _compare(connection, target, layout)
+        require_read_back(connection, released)
         rows = {name: _count(connection, f"written_{name}") for name in made}
         undated = {name: _count(connection, f"file_{name} WHERE {quoted(layout.date)} IS NULL") for name in layout.events}
-        if rows["visit_occurrence"] != _count(connection, f"file_{VISITS}") - undated[VISITS]:
-            raise ReleaseError(f"visit_occurrence has not one row for each row of {VISITS} with a date")
+        without_events = _count(connection, members_without_events(layout))
         tables.rename(folder)
     left_out = tuple(name for name in told["tables"] if name not in columns)
-    return Exported(rows, {name: count for name, count in undated.items() if count}, left_out)
+    return Exported(rows, {name: count for name, count in undated.items() if count}, without_events, left_out)
 
 
 def _events_of(policy: Mapping[str, Any]) -> tuple[str, ...]:
@@ -131,9 +132,8 @@ def _first_year(connection: duckdb.DuckDBPyConnection, layout: Layout, columns: 
     found = Counter[int]()
     for file in layout.events:
         if "Year" in columns[file]:
-            query = (
-                f'SELECT year(cdm_day) - (TRY_CAST(substr("Year", 2) AS INTEGER) - 1), count(*) FROM dated_{file} GROUP BY 1'
-            )
+            first = f"year(cdm_day) - (TRY_CAST(substr({named('Year')}, 2) AS INTEGER) - 1)"
+            query = f"SELECT {first}, count(*) FROM dated_{file} GROUP BY 1"
             found.update({int(year): count for year, count in connection.execute(query).fetchall() if year is not None})
     return max(found, key=lambda year: (found[year], -year)) if found else None
 
@@ -143,7 +143,7 @@ def _ages(connection: duckdb.DuckDBPyConnection, layout: Layout) -> Mapping[str,
     if layout.age_label is None:
         return {}
     labels = [
-        row[0] for row in connection.execute(f"SELECT DISTINCT {quoted(layout.age_label)} FROM persons").fetchall() if row[0]
+        row[0] for row in connection.execute(f"SELECT DISTINCT {named(layout.age_label)} FROM persons").fetchall() if row[0]
     ]
     read = {label: match for label in sorted(labels) if (match := _AGES.match(label))}
     return {label: (int(match[1]), None if match[3] else int(match[2] or match[1])) for label, match in read.items()}
@@ -158,36 +158,6 @@ def _source(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
         {literal(", ".join(policy["owners"]))} AS cdm_holder, {literal(about)} AS source_description,
         DATE {day} AS source_release_date, DATE {day} AS cdm_release_date, '5.4' AS cdm_version,
         {CDM_VERSION} AS cdm_version_concept_id, 'none' AS vocabulary_version"""
-
-
-def _compare(connection: duckdb.DuckDBPyConnection, target: Target, layout: Layout) -> None:
-    """Compare the labels that a table of the CDM should have, with person and day, with those that are read back.
-
-    Those that it should have are read of the files, and not of anything that the tables are made of.
-    """
-    cells = [cell for own in layout.events.values() for cell in own if cell.target == target]
-    if not cells:
-        return
-    given = " UNION ALL ".join(
-        f"SELECT cdm_person, {quoted(layout.date)}::DATE, {literal(_named(one))}, {quoted(one.column)} FROM file_{one.table}"
-        f" JOIN persons USING (MemberID) WHERE {quoted(layout.date)} IS NOT NULL"
-        + ("" if is_row(one, layout) else f" AND {quoted(one.column)} IS NOT NULL")
-        for one in cells
-    )
-    day, label, named = _READ_BACK[target]
-    found = f"SELECT person_id, {day}, {named}, {label} FROM written_{target}"
-    if target == "observation":
-        found += f" WHERE {named} IN ({', '.join(literal(_named(one)) for one in cells)})"
-    different = f"SELECT count(*) FROM (({given}) EXCEPT ALL ({found}) UNION ALL (({found}) EXCEPT ALL ({given})))"
-    if connection.execute(different).fetchall() != [(0,)]:
-        raise ReleaseError(
-            f"{target} does not read back as {', '.join(f'{one.table}.{one.column}' for one in cells)} of the release"
-        )
-
-
-def _named(cell: Cell) -> str:
-    """How observations name a column; other tables name none."""
-    return f"{cell.table}.{cell.column}" if cell.target == "observation" else ""
 
 
 def _count(connection: duckdb.DuckDBPyConnection, relation: str) -> int:

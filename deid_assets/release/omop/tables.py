@@ -29,9 +29,11 @@ CONCEPTS: Mapping[int, tuple[str, str]] = MappingProxyType(
     }
 )
 """Every concept that is written: its name and domain."""
+_NUMBERED = {"providers": "ProviderID", "sites": "Vendor"}
+"""Pseudonyms that get numbers: the view, and the released column."""
 _VISIT_LABELS = {"inpatient": 9201, "outpatient": 9202, "emergency room": 9203, "long-term care": 42898160}
-_SEXES = {"M": 8507, "F": 8532}
-_BIRTH = "year of birth"
+SEXES = {"M": 8507, "F": 8532}
+BIRTH = "year of birth"
 """How observations call the years in which a member may be born."""
 
 
@@ -56,13 +58,21 @@ _SHAPES: Mapping[Target, _Shape] = {
 }
 
 
+def named(column: str) -> str:
+    """How the views call a released column: none of their own columns begins so, whatever a policy releases it as."""
+    return quoted(f"of_{column}")
+
+
 def numbered_views(layout: Layout, columns: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield statements: persons, providers and sites with their numbers, and the dated rows of each file with theirs.
 
     `file_<name>` are views of the files, with text in every column.
     """
-    yield "CREATE TEMP TABLE persons AS SELECT row_number() OVER (ORDER BY MemberID) AS cdm_person, * FROM file_Members"
-    for name, column in (("providers", "ProviderID"), ("sites", "Vendor")):
+    yield (
+        "CREATE TEMP TABLE persons AS SELECT row_number() OVER (ORDER BY f.MemberID) AS cdm_person, f.MemberID AS cdm_member,"
+        f" {_renamed(columns['Members'])} FROM file_Members AS f"
+    )
+    for name, column in _NUMBERED.items():
         parts = [f"SELECT DISTINCT {column} AS pseudonym FROM file_{file}" for file in layout.events if column in columns[file]]
         every = " UNION ".join(parts) or "SELECT NULL::VARCHAR AS pseudonym"
         yield (
@@ -70,22 +80,20 @@ def numbered_views(layout: Layout, columns: Mapping[str, Sequence[str]]) -> Iter
             " WHERE pseudonym IS NOT NULL"
         )
     for file in layout.events:
-        order = ", ".join(quoted(column) for column in columns[file])
-        ids = [
-            f"{name}.number AS {own}" if column in columns[file] else f"NULL::BIGINT AS {own}"
-            for name, column, own in (("providers", "ProviderID", "cdm_provider"), ("sites", "Vendor", "cdm_site"))
-        ]
-        joins = [
-            f" LEFT JOIN {name} ON {name}.pseudonym = f.{column}"
-            for name, column in (("providers", "ProviderID"), ("sites", "Vendor"))
-            if column in columns[file]
-        ]
+        order = ", ".join(f"f.{quoted(column)}" for column in columns[file])
+        has = {name: column for name, column in _NUMBERED.items() if column in columns[file]}
+        ids = [f"{f'{name}.number' if name in has else 'NULL::BIGINT'} AS cdm_{name}" for name in _NUMBERED]
+        joins = [f" LEFT JOIN {name} ON {name}.pseudonym = f.{column}" for name, column in has.items()]
         yield (
-            f"CREATE TEMP TABLE dated_{file} AS SELECT row_number() OVER (ORDER BY {order}) AS cdm_number, cdm_person,"
-            f" {', '.join(ids)}, f.{quoted(layout.date)}::DATE AS cdm_day, f.* FROM file_{file} AS f"
-            f" JOIN (SELECT MemberID, cdm_person FROM persons) USING (MemberID){''.join(joins)}"
+            f"CREATE TEMP TABLE dated_{file} AS SELECT row_number() OVER (ORDER BY {order}) AS cdm_number, p.cdm_person,"
+            f" {', '.join(ids)}, f.{quoted(layout.date)}::DATE AS cdm_day, {_renamed(columns[file])} FROM file_{file} AS f"
+            f" JOIN persons AS p ON p.cdm_member = f.MemberID{''.join(joins)}"
             f" WHERE f.{quoted(layout.date)} IS NOT NULL"
         )
+
+
+def _renamed(columns: Sequence[str]) -> str:
+    return ", ".join(f"f.{quoted(column)} AS {named(column)}" for column in columns)
 
 
 def queries(layout: Layout, first_year: int | None, births: Mapping[str, tuple[int, int | None]]) -> Mapping[str, str]:
@@ -111,7 +119,7 @@ def queries(layout: Layout, first_year: int | None, births: Mapping[str, tuple[i
         "visit_occurrence": f"""SELECT cdm_number AS visit_occurrence_id, cdm_person AS person_id,
             {_visit_concept(layout)} AS visit_concept_id,
             cdm_day AS visit_start_date, cdm_day AS visit_end_date, {CLAIM} AS visit_type_concept_id,
-            cdm_provider AS provider_id, cdm_site AS care_site_id FROM dated_{VISITS} AS f""",
+            cdm_providers AS provider_id, cdm_sites AS care_site_id FROM dated_{VISITS} AS f""",
         **{target: _events(target, own, layout) for target, own in made.items() if own},
         "observation": _observations(layout, cells, first_year, births),
     }
@@ -134,27 +142,35 @@ def vocabulary() -> Mapping[str, str]:
     }
 
 
-def _case(column: str, concepts: Mapping[str, int]) -> str:
+def case_of(column: str, concepts: Mapping[str, int]) -> str:
+    """SQL of the concept of a label; 0 if it has none."""
     cases = " ".join(f"WHEN {literal(label)} THEN {number}" for label, number in concepts.items())
     return f"CASE {column} {cases} ELSE 0 END"
 
 
 def _person(layout: Layout, first_year: int | None, births: Mapping[str, tuple[int, int | None]]) -> str:
-    sex = f"f.{quoted(layout.sex_label)}" if layout.sex_label else "NULL::VARCHAR"
+    sex = f"f.{named(layout.sex_label)}" if layout.sex_label else "NULL::VARCHAR"
     year = "0"
     if first_year is not None and layout.age_label is not None and births:
         middles = {
             label: first_year - (low if high is None else (low + high + 1) // 2) for label, (low, high) in births.items()
         }
-        year = _case(f"f.{quoted(layout.age_label)}", middles)
-    return f"""SELECT cdm_person AS person_id, {_case(sex, _SEXES)} AS gender_concept_id, {year} AS year_of_birth,
+        year = case_of(f"f.{named(layout.age_label)}", middles)
+    return f"""SELECT cdm_person AS person_id, {case_of(sex, SEXES)} AS gender_concept_id, {year} AS year_of_birth,
         0 AS race_concept_id, 0 AS ethnicity_concept_id, {sex} AS gender_source_value FROM persons AS f"""
+
+
+def years_of_birth(first_year: int, births: Mapping[str, tuple[int, int | None]]) -> Mapping[str, str]:
+    """Label of an age -> the years in which a member may be born, as an observation tells them."""
+    return {
+        label: f"{'' if high is None else first_year - high - 1}-{first_year - low}" for label, (low, high) in births.items()
+    }
 
 
 def _visit_concept(layout: Layout) -> str:
     """The concept of a visit by the label of any of its columns that is one of a visit."""
     labels = [
-        _case(f"f.{quoted(cell.column)}", _VISIT_LABELS) for cell in layout.events[VISITS] if cell.target == "observation"
+        case_of(f"f.{named(cell.column)}", _VISIT_LABELS) for cell in layout.events[VISITS] if cell.target == "observation"
     ]
     return f"greatest({', '.join(['0', *labels])})"
 
@@ -173,14 +189,14 @@ def _events(target: Target, cells: Sequence[Cell], layout: Layout) -> str:
     for place, cell in enumerate(cells):
         visit = "cdm_number" if cell.table == VISITS else "NULL::BIGINT"
         parts.append(
-            f"SELECT {place} AS place, cdm_number, cdm_person, cdm_day, cdm_provider, {visit} AS visit,"
-            f" f.{quoted(cell.column)} AS label FROM dated_{cell.table} AS f"
-            + ("" if is_row(cell, layout) else f" WHERE f.{quoted(cell.column)} IS NOT NULL")
+            f"SELECT {place} AS place, cdm_number, cdm_person, cdm_day, cdm_providers, {visit} AS visit,"
+            f" f.{named(cell.column)} AS label FROM dated_{cell.table} AS f"
+            + ("" if is_row(cell, layout) else f" WHERE f.{named(cell.column)} IS NOT NULL")
         )
     own = "".join(f", {value} AS {name}" for name, value in shape.own.items())
     return f"""SELECT row_number() OVER (ORDER BY place, cdm_number) AS {shape.key}, cdm_person AS person_id,
         0 AS {what}_concept_id, cdm_day AS {shape.day}{own}, {CLAIM} AS {what}_type_concept_id,
-        cdm_provider AS provider_id, visit AS visit_occurrence_id,
+        cdm_providers AS provider_id, visit AS visit_occurrence_id,
         label AS {what}_source_value FROM ({" UNION ALL ".join(parts)})"""
 
 
@@ -189,34 +205,31 @@ def _observations(
 ) -> str:
     """What no other table is for: every other column of members, on the first day of their period, and of events."""
     parts = [
-        f"SELECT {place} AS place, cdm_person AS cdm_number, cdm_person, NULL::BIGINT AS cdm_provider, NULL::BIGINT AS visit,"
-        f" {literal(f'Members.{column}')} AS named, f.{quoted(column)} AS label FROM persons AS f"
-        f" WHERE f.{quoted(column)} IS NOT NULL"
+        f"SELECT {place} AS place, cdm_person AS cdm_number, cdm_person, NULL::BIGINT AS cdm_providers, NULL::BIGINT AS visit,"
+        f" {literal(f'Members.{column}')} AS named, f.{named(column)} AS label FROM persons AS f"
+        f" WHERE f.{named(column)} IS NOT NULL"
         for place, column in enumerate(layout.members)
     ]
     if first_year is not None and layout.age_label is not None and births:
-        born = {
-            label: f"{'' if high is None else first_year - high - 1}-{first_year - low}"
-            for label, (low, high) in births.items()
-        }
+        born = years_of_birth(first_year, births)
         cases = " ".join(f"WHEN {literal(label)} THEN {literal(text)}" for label, text in born.items())
         parts.append(
-            f"SELECT {len(parts)}, cdm_person, cdm_person, NULL, NULL, {literal(_BIRTH)},"
-            f" CASE f.{quoted(layout.age_label)} {cases} END FROM persons AS f"
-            f" WHERE f.{quoted(layout.age_label)} IN ({', '.join(map(literal, born))})"
+            f"SELECT {len(parts)}, cdm_person, cdm_person, NULL, NULL, {literal(BIRTH)},"
+            f" CASE f.{named(layout.age_label)} {cases} END FROM persons AS f"
+            f" WHERE f.{named(layout.age_label)} IN ({', '.join(map(literal, born))})"
         )
     days = " UNION ALL ".join(f"SELECT cdm_person, cdm_day FROM dated_{file}" for file in layout.events)
     of_members = f"""SELECT p.*, cdm_day FROM ({" UNION ALL ".join(parts)}) AS p
         JOIN (SELECT cdm_person, min(cdm_day) AS cdm_day FROM ({days}) GROUP BY cdm_person) USING (cdm_person)"""
     of_events = [
-        f"SELECT cdm_person, {len(parts) + place} AS place, cdm_number, cdm_provider,"
+        f"SELECT cdm_person, {len(parts) + place} AS place, cdm_number, cdm_providers,"
         f" {'cdm_number' if cell.table == VISITS else 'NULL'} AS visit,"
-        f" {literal(f'{cell.table}.{cell.column}')} AS named, f.{quoted(cell.column)} AS label, cdm_day"
-        f" FROM dated_{cell.table} AS f WHERE f.{quoted(cell.column)} IS NOT NULL"
+        f" {literal(f'{cell.table}.{cell.column}')} AS named, f.{named(cell.column)} AS label, cdm_day"
+        f" FROM dated_{cell.table} AS f WHERE f.{named(cell.column)} IS NOT NULL"
         for place, cell in enumerate(cell for cell in cells if cell.target == "observation")
     ]
     every = " UNION ALL BY NAME ".join((of_members, *of_events))
     return f"""SELECT row_number() OVER (ORDER BY place, cdm_number) AS observation_id, cdm_person AS person_id,
         0 AS observation_concept_id, cdm_day AS observation_date, {CLAIM} AS observation_type_concept_id,
-        label AS value_as_string, cdm_provider AS provider_id,
+        label AS value_as_string, cdm_providers AS provider_id,
         visit AS visit_occurrence_id, named AS observation_source_value FROM ({every})"""

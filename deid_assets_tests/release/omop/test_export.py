@@ -125,11 +125,20 @@ def test_the_same_release_gives_the_same_bytes(cdm, tmp_path):
 def test_what_has_no_place_is_told(tmp_path):
     written = export_omop(release(tmp_path / "release"), tmp_path / "cdm")
     assert written.undated == {"Claims": 1} and written.left_out == ("Attrition",) and written.rows["person"] == 3
+    assert written.without_events == 1, "member 700 has no event"
 
 
-def test_released_columns_may_have_any_name(cdm, tmp_path):
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"Visit": "visit", "Group": "place", "Paid": "label", "Race": "cdm_provider"},
+        {"Visit": "cdm_number", "Group": "Pseudonym", "Paid": "Number", "Race": "cdm_person"},
+        {"Visit": "cdm_day", "Group": "cdm_providers", "Paid": "cdm_person", "Race": "cdm_member"},
+        {"Visit": "providers", "Group": "sites", "Paid": "first", "Race": "Provider_Id"},
+    ],
+)
+def test_released_columns_may_have_any_name(cdm, tmp_path, names):
     """Those that the queries give, too: the same tables but for the names of observations."""
-    names = {"Visit": "visit", "Group": "place", "Paid": "label", "Race": "cdm_provider"}
     files = {name: text for name, text in FILES.items() if name in ("Members", "Claims")}
     policy = json.loads(json.dumps(POLICY))
     for old, new in names.items():
@@ -156,21 +165,44 @@ def test_a_changed_file_is_refused_and_nothing_is_left(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
 
 
+LOST, NOT_OF_MEMBERS = "WHERE false", "WHERE observation_source_value NOT LIKE 'Members.%'"
+
+
 @pytest.mark.parametrize(
-    "changed", ["WHERE false", "UNION ALL SELECT 9, 2, 0, DATE '2019-02-02', NULL, 32810, NULL, NULL, 'AMI'"]
+    ("table", "changed", "said"),
+    [
+        ("condition_occurrence", LOST, r"Claims\.Group"),
+        (
+            "condition_occurrence",
+            "UNION ALL SELECT 9, 2, 0, DATE '2019-02-02', DATE '2019-02-02', 32810, NULL, NULL, 'AMI'",
+            r"Claims\.Group",
+        ),
+        ("condition_occurrence", "SELECT * REPLACE (NULL AS visit_occurrence_id)", r"Claims\.Group"),
+        ("person", "WHERE person_id < 3", r"Members\.Age, Members\.Sex"),
+        ("person", "SELECT * REPLACE ('M' AS gender_source_value)", r"Members\.Age, Members\.Sex"),
+        ("person", "SELECT * REPLACE (8507 AS gender_concept_id)", r"Members\.Age, Members\.Sex"),
+        ("person", "SELECT * REPLACE (year_of_birth + 11 AS year_of_birth)", r"Members\.Age, Members\.Sex"),
+        ("observation", NOT_OF_MEMBERS, r"Claims\.PCP, Claims\.Visit|Claims\.Visit"),
+        ("observation", "WHERE observation_source_value <> 'year of birth'", "Members"),
+        ("observation", "UNION ALL SELECT 99, 2, 0, DATE '2019-02-02', 32810, 'more', NULL, NULL, 'Other.Column'", "Members"),
+        ("visit_occurrence", LOST, "Claims"),
+        ("visit_occurrence", "SELECT * REPLACE (1 AS provider_id)", "Claims"),
+        ("visit_occurrence", "SELECT * REPLACE (NULL AS care_site_id)", "Claims"),
+        ("drug_exposure", "SELECT * REPLACE (NULL AS provider_id)", r"Fills\.Drug"),
+    ],
 )
-def test_tables_that_do_not_say_what_the_release_says_are_refused(tmp_path, monkeypatch, changed):
-    """A row that is lost, or one that nothing of the release is."""
+def test_tables_that_do_not_say_what_the_release_says_are_refused(tmp_path, monkeypatch, table, changed, said):
+    """A row that is lost, or one that nothing of the release is, or is of somebody else; and so for each of its cells."""
     made = tables.queries
 
     def broken(*of):
         found = dict(made(*of))
-        inner = found["condition_occurrence"].removesuffix(" ORDER BY 1")
-        found["condition_occurrence"] = f"SELECT * FROM ({inner}) {changed}"
+        inner = found[table].removesuffix(" ORDER BY 1")
+        found[table] = f"{changed} FROM ({inner})" if changed.startswith("SELECT") else f"SELECT * FROM ({inner}) {changed}"
         return found
 
     monkeypatch.setattr(export, "queries", broken)
-    with pytest.raises(ReleaseError, match=r"condition_occurrence does not read back as Claims\.Group of the release"):
+    with pytest.raises(ReleaseError, match=f"{table} does not read back as .*(?:{said}).* of the release"):
         export_omop(release(tmp_path / "release"), tmp_path / "cdm")
     assert not (tmp_path / "cdm").exists()
 
