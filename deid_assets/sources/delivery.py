@@ -335,6 +335,12 @@ class ClaimsMap(TableMap):
         exclude_if=lambda share: share == CONFLICTS_BY_DEFAULT,
         description="share of the claims whose lines may differ in place, specialty or a provider: the first line decides",
     )
+    without_codes: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+        None,
+        exclude_if=lambda reason: reason is None,
+        description="why neither claims nor other tables of events have diagnoses, in a sentence; where members are removed "
+        "for codes, a policy with other tables of events and no column of diagnoses is refused unless this says why",
+    )
 
     @field_validator("columns")
     @classmethod

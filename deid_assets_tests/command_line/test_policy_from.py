@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy
 from deid_assets.policy.proposal.layouts import recognize
 from deid_assets.policy.proposal.looking import look_at
@@ -18,7 +19,7 @@ from deid_assets.sources.diagnosis_systems import FromColumn
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.public_data import public_data
-from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
+from deid_assets_tests.scenarios.command_line import ERROR, deid_here, leave_out_further_tables, unwrapped
 from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables, tables_of_synthetic
 
 
@@ -50,6 +51,15 @@ def proposed(delivery: Path) -> tuple[str, str]:
     checked, said = deid_here(Path.cwd() / ".deid", "policy", "check", "ours.yaml")
     assert checked == 0, said
     return unwrapped(printed), Path("ours.yaml").read_text()
+
+
+def given_reasons(holds: tuple[str, ...]) -> None:
+    """Tables with codes or free text wait for the reason of a person: a run refuses, and here one is written."""
+    policy = load_policy(Path("ours.yaml"))
+    without = [one.holds for one in policy.source.further_tables if one.left_out is None]
+    assert sorted(without) == sorted(holds) and all(one in policy.source.unreadable[0] for one in holds)
+    leave_out_further_tables(Path("ours.yaml"))
+    assert not load_policy(Path("ours.yaml")).source.unreadable
 
 
 def taken_in(delivery: Path, tmp_path: Path):
@@ -232,8 +242,8 @@ def test_spans_and_lines_of_tuva_are_joined_without_an_edit(here, tmp_path):
 def test_tables_of_events_of_synthea_are_proposed_and_taken_in(here, tmp_path):
     printed, text = proposed(public_data("synthea"))
     assert "Layout: Synthea." in printed and "medications.csv: medications, a table of events, 93 rows" in printed
-    assert "file: immunizations.csv" in text and 'left_out: "Their codes are of CVX' in text
-    assert "left out: encounters, immunizations, coverage spans. Sensitive codes in them are not searched" in printed
+    assert "left out: coverage spans. No list searches them: check that they have neither codes nor free text" in printed
+    given_reasons(("encounters", "immunizations"))
     policy = load_policy(Path("ours.yaml"))
     assert policy.event_tables == ("claims", "conditions", "medications", "procedures")
     assert policy.removal.coded_claims_at_least.diagnosis is None and policy.listed_columns == (
@@ -284,7 +294,7 @@ def test_events_of_omop_are_read_by_its_vocabulary(here, omop, tmp_path):
     policy = load_policy(Path("ours.yaml"))
     assert policy.event_tables == ("claims", "conditions", "drugs", "measurements", "procedures")
     assert set(policy.source.vocabulary.tables) == {"concept", "concept_relationship"}, "no concept has an ancestor there"
-    assert all(one.left_out for one in policy.source.further_tables) and 'holds: deaths, left_out: "Deaths are not' in text
+    given_reasons(("observations", "devices", "deaths"))
     assert policy.columns.claims["visit"].groups["9202"] == "outpatient"
     report = taken_in(omop, tmp_path)
     assert report.rows_kept["members"] == 28 and not report.quarantined
@@ -329,6 +339,19 @@ def test_codes_that_have_the_form_of_a_system_go_through_it(here, tmp_path):
     }
     report = taken_in(folder, tmp_path)
     assert [one.partition(":")[0] for one in report.warnings if "are unknown" in one] == ["drugs"]
+    asked = load_policy(Path("ours.yaml")).removal.coded_claims_at_least
+    assert (asked.diagnosis, asked.procedure, asked.place) == (None, None, None)
+    # Without a table that has them, diagnoses are asked of the claims, and no policy goes without them for no reason.
+    (folder / "condition_occurrence.csv").unlink()
+    for file in here.glob("ours*"):
+        file.unlink()
+    printed, text = proposed(folder)
+    asked = load_policy(Path("ours.yaml")).removal.coded_claims_at_least
+    assert (asked.diagnosis, asked.procedure, asked.place) == (0.5, None, 0.5)
+    assert "no column of ICD-9-CM or ICD-10-CM diagnoses was found: without one, no sensitive code is searched" in printed
+    Path("ours.yaml").write_text(text.replace("coded_claims_at_least: {", "coded_claims_at_least: {diagnosis: null, "))
+    with pytest.raises(PolicyError, match="removes members for diagnoses, and the policy reads none"):
+        load_policy(Path("ours.yaml"))
 
 
 def test_a_file_is_not_replaced(here, tmp_path):

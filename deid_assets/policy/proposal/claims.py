@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,8 +120,8 @@ def propose_claims(text: Text, name: str, look: Look, found: Recognized) -> None
             if blank > 0 and not (needed[1] == "service_date" and "year" in mapped.columns):
                 text.check(f"{blank:.1%} of the rows of {mapped.table.shown} have no {column.name}, and are quarantined")
     text.add("intake", {"quarantine_at_most": 0.01})
-    of_events = {table: own for table, own in declared.items() if table not in ("members", "claims")}
-    text.add("diagnosis_codes", _diagnosis_codes(text, claims, tuple(of_events)))
+    with_diagnoses = tuple(table for table, own in declared.items() if any(one.of == "diagnosis" for one in own.values()))
+    text.add("diagnosis_codes", _diagnosis_codes(text, claims, with_diagnoses))
     sections = _sections(members, claims, declared)
     made_of = {table: {name: dict(one.entry) for name, one in own.items()} for table, own in declared.items()}
     _columns(text, tables, made_of, sections)
@@ -259,7 +259,7 @@ def _further(text: Text, further: Sequence[Further]) -> None:
             2,
         )
     if left_out := [one.holds for one in further if one.left_out is not None]:
-        text.check(f"left out: {names(left_out)}. Sensitive codes in them are not searched", 2)
+        text.check(f"left out: {names(left_out)}. No list searches them: check that they have neither codes nor free text", 2)
     text.lines.append("  further_tables:")
     for one in further:
         listed = {"file": one.table.file} | ({"table": one.table.table} if one.table.table else {}) | {"holds": one.holds}
@@ -345,7 +345,7 @@ def _diagnosis_codes(text: Text, claims: Mapped, of_events: Sequence[str]) -> st
     """The system of the diagnoses, after a comment with the share of each column."""
     columns = [column for name in claims.columns if name in DIAGNOSIS_COLUMNS and (column := claims.look(name))]
     if not columns and of_events:
-        text.check(f"the claims have no column of diagnoses: sensitive codes are searched in {names(of_events)}")
+        text.check(f"the claims have no column of diagnoses, which are searched in {names(of_events)} alone")
         return DIAGNOSIS_CODES[ICD10]
     if not columns:
         text.check("no column of ICD-9-CM or ICD-10-CM diagnoses was found: without one, no sensitive code is searched")
@@ -443,7 +443,7 @@ def _sections(members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[st
             for name, made in made_of.items()
         ]
     if len(declared) > 2:
-        _search_in_events(values["removal"], claims)
+        _search_in_events(values["removal"], claims, {one.of for one in own.values() if one.of is not None})
     columns = {qi["column"] for qi in (*listed["members"], *listed["claims"])}
     dimensions = [{**one, "columns": [name for name in one["columns"] if name in columns]} for one in values["dimensions"]]
     dimensions = [one for one in dimensions if one["columns"]] + [{"name": name, "columns": [name]} for name in own]
@@ -483,12 +483,17 @@ def _hierarchy_name(name: str, made: Made) -> str:
     return made.hierarchy if isinstance(made.hierarchy, str) else name
 
 
-def _search_in_events(removal: dict[str, Any], claims: Mapped) -> None:
-    """Where claims have no codes of a kind, none are asked of them: other tables of events have them, and must be readable."""
+def _search_in_events(removal: dict[str, Any], claims: Mapped, declared: Set[str]) -> None:
+    """Where claims have no codes of a kind, and another table of events has, which must be readable, claims need none.
+
+    Only claims have places. They need none where there are diagnoses: what a place tells of its visitors, these tell, too.
+    """
     delivered = {"diagnosis": "diagnosis_1", "procedure": "cpt", "place": "place"}
     absent = [kind for kind, column in delivered.items() if column not in claims.columns]
-    if absent:
-        removal["coded_claims_at_least"] = dict.fromkeys(absent)
+    has_diagnoses = "diagnosis" not in absent or "diagnosis" in declared
+    searched = [kind for kind in absent if kind in declared or (kind == "place" and has_diagnoses)]
+    if searched:
+        removal["coded_claims_at_least"] = dict.fromkeys(searched)
     if "procedure" in absent:
         removal["non_procedure_claims"] = False
 

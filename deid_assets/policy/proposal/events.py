@@ -14,10 +14,21 @@ _CONDITIONS = "condition_group"
 
 @dataclass(frozen=True)
 class Made:
-    """A declared column as it is proposed: how it is made, and its hierarchy, or the name of a shipped one like which it is."""
+    """A declared column as it is proposed.
+
+    Attributes
+    ----------
+    entry
+        How it is made.
+    hierarchy
+        Its hierarchy, or the name of a shipped one like which it is.
+    of
+        What its codes are, which other tables of events have.
+    """
 
     entry: Mapping[str, str]
     hierarchy: Mapping[str, object] | str
+    of: str | None = None
 
 
 def mapped_columns(table: DeliveredTable, known: KnownEvents) -> dict[str, str]:
@@ -45,7 +56,7 @@ def column_of_codes(table: DeliveredTable, known: KnownEvents, vocabulary: Mappi
             return None
         made = {"kind": "concept", "of": of, "from": column.name} | ({"named": named.name} if named is not None else {})
     is_grouped = of == "diagnosis"  # conditions have the groups that those of claims have
-    return Made(made | {"meaning": f"group of {made['from']}"}, _CONDITIONS if is_grouped else two_levels)
+    return Made(made | {"meaning": f"group of {made['from']}"}, _CONDITIONS if is_grouped else two_levels, of)
 
 
 def _by_form(column: DeliveredColumn, of: str) -> dict[str, str] | None:

@@ -27,7 +27,7 @@ from deid_assets.policy.sections.columns import MonthsEnrolled
 from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
-from deid_assets.sources.delivery import DesynpufEvents, DesynpufSource, EventsMap, TablesSource
+from deid_assets.sources.delivery import DIAGNOSIS_COLUMNS, DesynpufEvents, DesynpufSource, EventsMap, TablesSource
 from deid_assets.store.events import events_file, number_of
 
 if TYPE_CHECKING:
@@ -385,6 +385,23 @@ def _event_tables(policy: Policy) -> Iterator[Problem]:
             yield Problem((*here, "columns"), "service_date is not delivered, so no dates can be released")
         if table in policy.columns.members or table in policy.columns.of_events:
             yield Problem(here, f"a column is called {table}, too: choose another name")
+    if delivered and isinstance(source, TablesSource):
+        yield from _no_diagnoses(policy, source)
+
+
+def _no_diagnoses(policy: Policy, source: TablesSource) -> Iterator[Problem]:
+    """A delivery whose claims need no diagnoses has them in another table, or the policy says why there are none."""
+    removal, claims = policy.removal, source.claims
+    asked = not removal.removes_members or removal.coded_claims_at_least.diagnosis is not None
+    if asked or claims is None or claims.without_codes is not None or not {*DIAGNOSIS_COLUMNS}.isdisjoint(claims.columns):
+        return
+    if all(one.kind != "diagnosis" for one in policy.columns.declared.coded.values()):
+        rule = removal.rule_of_codes if removal.lists_codes else "removal.rare_visible_diseases"
+        told = (
+            f"{rule} removes members for diagnoses, and the policy reads none: map those of the claims, declare those of "
+            "another table (kind diagnosis or concept), or say in without_codes why there are none"
+        )
+        yield Problem(("source", "claims"), told)
 
 
 def _identifying(policy: Policy) -> Iterator[Problem]:
