@@ -17,9 +17,11 @@ from click.testing import CliRunner
 import deid_assets
 from deid_assets.command_line.main import main
 from deid_assets.errors import PolicyError
+from deid_assets.policy.files import Folder
 from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 from deid_assets.policy.reference import reference
+from deid_assets.policy.sections.columns import Concept
 from deid_assets.release.home_rules import rules_from
 from deid_assets_tests import examples, package_graph
 from deid_assets_tests.scenarios.test_flat_release import FLAT
@@ -252,7 +254,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 7, *["policies.md"] * 4,
+        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 8, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -353,12 +355,16 @@ def test_a_policy_of_other_tables_of_events(tmp_path):
     """The example leaves out the columns of members and claims."""
     (tmp_path / "drugs.csv").write_text("00093-1048-01;diabetes;metformin\n", encoding="utf-8")
     values = with_tables("unit: span")
-    (shown,) = [one for text in blocks(DOCS / "own-data.md", "yaml") if "events:" in text and (one := yaml.safe_load(text))]
+    (shown,) = [one for text in blocks(DOCS / "own-data.md", "yaml") if "fills:" in text and (one := yaml.safe_load(text))]
     values["source"]["events"] = shown["source"]["events"]
     values["columns"] |= shown["columns"]
     values["hierarchies"] |= {"drug": {"kind": "fixed"}}
     policy = policy_from(values | {"reviewed_attributes": {"DaysOfSupply": "Only the pharmacy knows it."}}, tmp_path)
     assert policy.event_tables == ("claims", "fills") and policy.source.events["fills"].same_as_claims == ("provider_id",)
+
+
+def released(name: str) -> dict[str, str]:
+    return {"role": "quasi_identifier", "hierarchy": name, "release_as": name.capitalize()}
 
 
 def test_a_policy_of_laboratory_results():
@@ -386,6 +392,32 @@ def test_a_policy_of_laboratory_results():
     del listed[labels[-1]]
     with pytest.raises(PolicyError, match="hierarchies.result|columns.results.result"):
         with_values(levels | {"values": listed})
+    del values["source"]["events"]["results"]["without_codes"]
+    values["columns"]["results"] |= {"bill": {"kind": "revenue_group", "from": "REV", "meaning": "x"} | released("bill")}
+    values["hierarchies"] |= {"bill": {"kind": "fixed"}}
+    with pytest.raises(
+        PolicyError, match="a laboratory test may tell of a condition as a diagnosis does: say in without_codes"
+    ):
+        with_values({"kind": "fixed"})
+
+
+def test_a_policy_of_concepts_and_their_vocabulary(tmp_path):
+    """The example leaves out the columns of members and claims, and those of events that are no codes."""
+    values = with_tables("unit: span")
+    (shown,) = [one for text in blocks(DOCS / "own-data.md", "yaml") if "vocabulary:" in text and (one := yaml.safe_load(text))]
+    (tmp_path / "drugs.csv").write_text("19073183;antibiotics;amoxicillin\n", encoding="utf-8")
+    mapped = {"member_id": {"from": "person_id", "role": "pseudonym"}, "service_date": {"from": "day", "role": "dropped"}}
+    values["source"] |= {key: shown["source"][key] for key in ("unknown_codes", "events", "vocabulary")}
+    values["columns"] |= {table: mapped | own for table, own in shown["columns"].items()}
+    values["hierarchies"] |= {"drug": {"kind": "fixed"}}
+    values["dimensions"] = [*values["dimensions"], {"name": "condition", "columns": ["condition"]}]
+    policy = policy_from(values, tmp_path)
+    assert policy.event_tables == ("claims", "conditions", "drugs") and policy.listed_columns == ("condition", "drug")
+    table = next(text for text in blocks(DOCS / "own-data.md", "") if text.startswith("372328"))
+    (tmp_path / "conditions.csv").write_text(table, encoding="utf-8")
+    own = {"kind": "concept", "of": "diagnosis", "from": "x", "meaning": "x", "file": "conditions.csv"}
+    found = Concept.model_validate(own, context=Folder(tmp_path)).meanings
+    assert found["372328"].stands_for == ("icd10cm:H6690",) and found["4214956"].stands_for == ()
 
 
 def test_a_flat_policy(tmp_path):

@@ -17,7 +17,8 @@ COLUMNS = ["rule", "figure", "count", "of", "at_least", "met"]
 def needs_in(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> tuple[JudgedNeed, ...]:
     """Measure the delivery and compare it with every need of the policy."""
     population = None if policy.counts_population else policy.risk.population_size
-    return judged_needs(policy, rule_figures(members, claims, delivered_codes, removed, RARE_VISIBLE_REASON, population))
+    given = members, claims, delivered_codes, removed
+    return judged_needs(policy, rule_figures(*given, RARE_VISIBLE_REASON, population, policy.listed_columns_of_events))
 
 
 def need_refusals(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> list[Refusal]:

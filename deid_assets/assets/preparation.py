@@ -101,7 +101,15 @@ def removed_members(step: Step[Policy], members: Table, claims: Table, quarantin
     before = _of_tags(members, step.workplace.removed_before(policy), step.workplace)
     kinds = policy.removal.listed_kinds
     return eligibility.removed_members_query(
-        members, claims, quarantined_rows, code_book, opt_outs.all_members, kinds, opt_outs.withdrawn, before
+        members,
+        claims,
+        quarantined_rows,
+        code_book,
+        opt_outs.all_members,
+        kinds,
+        opt_outs.withdrawn,
+        before,
+        bool(policy.listed_columns),
     )
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -677,6 +678,60 @@ def verify(
         for sentence in verdict.sentences if report.ok and verdict is not None else ():
             click.echo(sentence)
     sys.exit(0 if report.ok else ERROR)
+
+
+@main.command("synthetic")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--layout", type=click.Choice(["omop", "tuva"]), required=True, help="How the tables are laid out.")
+@click.option("--members", type=click.IntRange(min=1), default=50_000, show_default=True, help="Number of people.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Whoever knows it can make them again.")
+def synthetic_delivery(folder: Path, layout: str, members: int, seed: int) -> None:
+    """Write a delivery of made-up people into FOLDER, as an OMOP CDM or as Tuva's input layer.
+
+    Diagnoses are of ICD-10-CM. Nothing is published, and no home is needed.
+    """
+    from deid_assets.sources.synthetic.delivery import write_delivery
+    from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
+
+    with tempfile.TemporaryDirectory() as made:
+        write_delivery(Path(made), members, seed, diagnosis_codes="icd10cm")
+        {"omop": write_omop, "tuva": write_tuva}[layout](Path(made), folder, "icd10cm")
+    click.echo(
+        f"{members:,} made-up people were written into {folder}: {', '.join(sorted(one.name for one in folder.iterdir()))}"
+    )
+
+
+@main.command("export")
+@click.argument("release", type=FILE, shell_complete=releases)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--key", "key_file", type=FILE, help="The publisher's public key (PEM), for a release of another home.")
+def export_release(release: Path, folder: Path, key_file: Path | None) -> None:
+    """Write a release as an OMOP CDM 5.4 into FOLDER, a new folder of Parquet tables.
+
+    RELEASE is the folder of a release or, in the home that made it, policy/number. It is verified first, and nothing but its
+    files is read.
+    """
+    from deid_assets.release.keyring import public_key_of
+    from deid_assets.release.keys import PublicKey
+    from deid_assets.release.lineage.published import release_folder
+    from deid_assets.release.omop.export import export_omop
+    from deid_assets.release.publication.verification import verify_release
+
+    home = Home.here()
+    found = release_folder(home, release)
+    report = verify_release(found, PublicKey.read(key_file) if key_file else public_key_of(home))
+    if not report.ok:
+        raise ReleaseError(f"{release} is not exported, because it is not in order:\n{report.text()}")
+    written = export_omop(found, folder)
+    for table, rows in written.rows.items():
+        click.echo(f"{table}: {rows:,} row{'s' * (rows != 1)}")
+    for table, rows in written.undated.items():
+        click.echo(f"left out, because the CDM has no event without a date: {rows:,} rows of {table}")
+    if written.without_events:
+        told = "members without an event with a date, who have a sex and a year of birth alone"
+        click.echo(f"left out, because the CDM has no day for it: all else of {written.without_events:,} {told}")
+    if written.left_out:
+        click.echo(f"left out, because the CDM has no table for them: {', '.join(written.left_out)}")
 
 
 @main.group()

@@ -18,12 +18,12 @@ from deid_assets.command_line.summary import Task
 from deid_assets.dagster_internals import capture_interrupts
 from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.policy.kinds import AnyPolicy, Kind
-from deid_assets.policy.models import Policy
+from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.resources import Workplace
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.home import Home, StoreLock
-from deid_assets.store.tables import Table, interrupt_queries
+from deid_assets.store.tables import Table, columns_of, interrupt_queries
 
 REACHABLE = "reachable_risk"
 _LAST: Mapping[Kind, str] = {"longitudinal": REACHABLE, "flat": "record_generalization", "cohort": "cohort_risk"}
@@ -52,6 +52,8 @@ def plan(task: Task, lock: StoreLock) -> int:
     code = made(task, lock, planned_assets(policy))
     if interruption.received() is not None:
         return code
+    if policy.has_events:
+        _print_size(console, task, policy)
     if code == PUBLISHED and policy.has_events:
         code = _print_reach(console, task.table(REACHABLE))
         _print_rotation(console, task.home, policy, task.delivery)
@@ -91,6 +93,22 @@ def _print_reach(console: Console, stored: Table) -> int:
         table.add_row(row.gate, *(f"{number:.4f}" for number in (row.measured, row.least, row.limit)), verdict)
     console.print(table)
     return code
+
+
+def _print_size(console: Console, task: Task, policy: Policy) -> None:
+    """Print how many people there are, where a release of so few cannot pass: who is known to be in it is one of them."""
+    gate, members = policy.neighbor_attack.given_membership, task.table("members")
+    if gate is None or not members.file.exists() or members not in columns_of(members.file):
+        return
+    delivered = members.count()
+    drawn = policy.sample.members or round((policy.sample.fraction or 0) * delivered)
+    needed = smallest_at_least(1 / gate.at_most)
+    if drawn < needed:
+        console.print(
+            f"[bold]cannot pass[/bold]  the delivery has {delivered:,} members, of whom about {drawn:,} would be released: "
+            f"who is known to be in the release is one of them, and the policy allows one of {needed:,} (neighbor_attack."
+            "given_membership). What helps: more members."
+        )
 
 
 def _print_rotation(console: Console, home: Home, policy: Policy, delivery: Delivery) -> None:

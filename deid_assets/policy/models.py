@@ -16,7 +16,7 @@ from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import LATER_SECTIONS, ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.sections import disclosure, longitudinal
-from deid_assets.policy.sections.columns import DeclaredColumn, DeclaredColumns, Drugs, Grouped
+from deid_assets.policy.sections.columns import Concept, DeclaredColumn, DeclaredColumns, Drugs, Grouped
 from deid_assets.policy.sections.counts import Counts
 from deid_assets.policy.sections.dates import ConnectedDate, Dates
 from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
@@ -111,7 +111,7 @@ class Policy(ReleasePolicy):
         for section, table in self.population_tables.items():
             yield section, table.file, table.digest
         for column in self.columns.all.values():
-            if isinstance(column, TableFile):
+            if isinstance(column, TableFile) and column.file is not None:
                 yield "columns", column.file, column.digest
 
     @property
@@ -179,7 +179,7 @@ class Policy(ReleasePolicy):
     def _made(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """The table of each declared column, and how it is made."""
         return {
-            name: (table, {key: value for key, value in made.items() if key not in ("meaning", "file", "ingredients")})
+            name: (table, {key: value for key, value in made.items() if key not in ("meaning", "file", "ingredients", "codes")})
             for table, columns in self.content("columns").get("columns", {}).items()
             for name, made in columns.items()
         }
@@ -417,13 +417,28 @@ class Policy(ReleasePolicy):
             return self.sample.members / self.risk.population_size
         return None
 
+    @property
+    def listed_columns(self) -> tuple[str, ...]:
+        """The declared columns of codes that are read by the lists which remove members; rare diseases are diagnoses."""
+        every, kinds = self.removal.lists_codes, self.removal.listed_kinds
+        return tuple(name for name, one in self.columns.declared.coded.items() if every or one.kind in kinds)
+
+    @property
+    def listed_columns_of_events(self) -> dict[str, tuple[str, ...]]:
+        """Those of each table of events beside the claims that has any."""
+        found = {
+            table: tuple(name for name in self.listed_columns if self.columns.table_of(name) == table)
+            for table in self.event_tables[1:]
+        }
+        return {table: columns for table, columns in found.items() if columns}
+
     def public_content(self) -> dict[str, Any]:
         """As for every policy; of a table of drugs, which may be licensed, only the SHA-256."""
         content = super().public_content()
         for columns in content.get("columns", {}).values():
             for column in columns.values():
-                if column["kind"] == "ndc":
-                    rows = [column.pop("groups"), column.pop("ingredients", None)]
+                if column["kind"] in ("ndc", "concept"):
+                    rows = [column.pop("groups"), column.pop("codes" if column["kind"] == "concept" else "ingredients", None)]
                     column["sha256"] = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
         return content
 
@@ -437,6 +452,9 @@ class Policy(ReleasePolicy):
                     column["groups"] = dict(declared.groups)
                 if isinstance(declared, Drugs) and declared.names_ingredients:
                     column["ingredients"] = dict(declared.ingredients)
+                if isinstance(declared, Concept):
+                    column["groups"] = {row[0]: row[1] for row in declared.rows}
+                    column["codes"] = {row[0]: row[2] for row in declared.rows}
         for name, table in self.population_tables.items():
             if name in content:
                 content[name]["table"]["sha256"] = table.digest

@@ -126,7 +126,7 @@ def sensitive_codes(
 def _reason(given: str, kind: ListedKind, lists: dict[str, list["_List"]]) -> str | None:
     """Return the reason of the first list that has a code. Only diagnoses are of two systems."""
     if kind == "drug":
-        return next((reason for one in lists[""] if (reason := one.reason_of_drug(_words(given))) is not None), None)
+        return next((reason for one in lists[""] if (reason := one.reason_of_drug(words(given))) is not None), None)
     code = plain_code(given)
     system = system_of(code) if kind == "diagnosis" else ""
     own = next((reason for one in lists[system] if (reason := one.reason(bare(code))) is not None), None)
@@ -152,13 +152,13 @@ class _List:
         return self.whole.get(code) or self.prefixes.group(code) or (by_intent.group(code) if by_intent else None)
 
     def reason_of_drug(self, words: str) -> str | None:
-        """Return the reason of a drug by its ingredients, as `_words` writes them."""
+        """Return the reason of a drug by its ingredients, as `words` writes them."""
         return self.whole.get(words) or next(
             (reason for name, reason in self.words.items() if f" {name} " in f" {words} "), None
         )
 
 
-def _words(text: str) -> str:
+def words(text: str) -> str:
     """Return the words of a text in lower case, with a blank between them."""
     return " ".join(re.findall("[a-z0-9]+", text.lower()))
 

@@ -180,12 +180,11 @@ def _write_policy(values: dict[str, Any], file: Path, created: str) -> None:
             _write_rows(file.parent / hierarchy["file"], hierarchy.pop("rows"))
     of_claims = "kind" not in values  # the columns of a cohort are others
     for declared in (one for columns in values.get("columns", {}).values() for one in columns.values()) if of_claims else ():
-        if declared["kind"] in ("group", "ndc"):
-            ingredients = declared.pop("ingredients", {})
+        if declared["kind"] in ("group", "ndc", "concept"):
+            told = declared.pop("codes" if declared["kind"] == "concept" else "ingredients", {})
             groups = declared.pop("groups").items()
-            _write_rows(
-                file.parent / declared["file"], [(*row, ingredients[row[0]]) for row in groups] if ingredients else groups
-            )
+            if declared["file"] is not None:
+                _write_rows(file.parent / declared["file"], [(*row, told[row[0]]) for row in groups] if told else groups)
     for member in values.get("opt_outs", {}).pop("withdrawn", ()):
         note(file.parent, OptOutLine(member, True, _WHY, created))
     durable.create(file, to_yaml(values).encode(), 0o600)

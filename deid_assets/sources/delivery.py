@@ -335,6 +335,12 @@ class ClaimsMap(TableMap):
         exclude_if=lambda share: share == CONFLICTS_BY_DEFAULT,
         description="share of the claims whose lines may differ in place, specialty or a provider: the first line decides",
     )
+    without_codes: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+        None,
+        exclude_if=lambda reason: reason is None,
+        description="why neither claims nor other tables of events have diagnoses, in a sentence; where members are removed "
+        "for codes, a policy with other tables of events and no column of diagnoses is refused unless this says why",
+    )
 
     @field_validator("columns")
     @classmethod
@@ -385,12 +391,41 @@ class EventsMap(TableMap):
         return self
 
 
-class FurtherTable(_Model):
-    """A table of the delivery that nothing describes yet: a run refuses and names it, until the policy lists it no more."""
+class ReferenceTable(_Model):
+    """A table of the delivery that is not about people."""
 
     file: ColumnName = Field(description="name or pattern below the delivery's folder")
     table: str | None = Field(None, description="table of a DuckDB file")
+
+
+class VocabularyMap(_Model):
+    """The vocabulary of an OMOP delivery, which says what concepts mean: tables of the CDM under their own names."""
+
+    concept: ReferenceTable = Field(description="table of concepts")
+    concept_relationship: ReferenceTable | None = Field(
+        None, description="table of relationships: `Maps to`, `Mapped from`, and where there are no ancestors, `Is a`"
+    )
+    concept_ancestor: ReferenceTable | None = Field(None, description="table of ancestors")
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
+        ",", exclude_if=lambda sign: sign == ",", description="field delimiter of CSV files; those of Athena have a tab"
+    )
+
+    @property
+    def tables(self) -> dict[str, ReferenceTable]:
+        """Those that are delivered, by name."""
+        named = {name: getattr(self, name) for name in ("concept", "concept_relationship", "concept_ancestor")}
+        return {name: table for name, table in named.items() if table is not None}
+
+
+class FurtherTable(ReferenceTable):
+    """A table that nothing describes: a run refuses and names it, until the policy says why it is left out."""
+
     holds: ColumnName = Field(description="what the table contains, in a few words")
+    left_out: ColumnName | None = Field(
+        None,
+        exclude_if=lambda reason: reason is None,
+        description="why the release goes without the table, in a sentence; sensitive codes in it are not searched",
+    )
 
 
 def _is_made(table: str) -> str:
@@ -422,11 +457,26 @@ class SyntheticSource(_Model):
     events: dict[Annotated[str, AfterValidator(_is_made)], MadeEvents] = Field({}, exclude_if=lambda tables: not tables)
 
 
+class DesynpufEvents(_Model):
+    """A table of events of DE-SynPUF beside the claims: its declared columns are under its name."""
+
+    without_codes: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+        None, exclude_if=lambda reason: reason is None, description="as of other sources"
+    )
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Canonical name -> the name in the delivery."""
+        return {"claim_id": "PDE_ID", "member_id": "DESYNPUF_ID", "service_date": "SRVC_DT"}
+
+
 class DesynpufSource(_Model):
     """CMS DE-SynPUF files as downloaded. Its codes are synthetic: `blank` converts unknown ones to NULL and counts them."""
 
     kind: Literal["desynpuf"] = "desynpuf"
-    events: ClassVar[Mapping[str, MadeEvents]] = MappingProxyType({})
+    events: dict[Annotated[str, StringConstraints(pattern="^prescriptions$")], DesynpufEvents] = Field(
+        {}, exclude_if=lambda tables: not tables, description="`prescriptions`: prescription drug events are read, too"
+    )
     unknown_codes: UnknownCodes = Field(
         "blank",
         description="whether a row with an unknown code is quarantined, or the code becomes NULL and is counted; either "
@@ -457,7 +507,9 @@ class TablesSource(_Model):
         Treatment of a row with an unknown code: quarantine the row, or convert the code to NULL. Either way, who has one is
         not released where members are removed for codes of its kind.
     further_tables
-        Tables that nothing describes yet; a run refuses while any is listed.
+        Tables that nothing describes yet; a run refuses while any is listed without a reason why it is left out.
+    vocabulary
+        The tables that say what OMOP concepts mean; declared columns of kind `concept` read them.
     """
 
     kind: Literal["tables"] = "tables"
@@ -470,6 +522,7 @@ class TablesSource(_Model):
     sex_values: dict[str, Literal["F", "M"]] = {}
     unknown_codes: UnknownCodes = "quarantine"
     further_tables: tuple[FurtherTable, ...] = Field((), exclude_if=lambda tables: not tables)
+    vocabulary: VocabularyMap | None = Field(None, exclude_if=lambda tables: tables is None)
 
     @property
     def tables(self) -> dict[str, TableMap]:
@@ -481,11 +534,12 @@ class TablesSource(_Model):
     def unreadable(self) -> tuple[str, ...]:
         """What the source names and nothing describes, each with what to do."""
         found = []
-        if self.further_tables:
-            listed = ", ".join(f"{one.table or one.file} ({one.holds})" for one in self.further_tables)
+        open_ = [one for one in self.further_tables if one.left_out is None]
+        if open_:
+            listed = ", ".join(f"{one.table or one.file} ({one.holds})" for one in open_)
             found.append(
-                f"further tables (source.further_tables): {listed}. Describe them under source.events and columns, or remove "
-                "those that the release may go without"
+                f"further tables (source.further_tables): {listed}. Describe them under source.events and columns, or say "
+                "why the release goes without them (left_out)"
             )
         return tuple(found)
 

@@ -13,10 +13,13 @@ A code without a group is unknown, and nobody knows whether it is sensitive. Wha
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
+
+import duckdb
+import pandas as pd
 
 from deid_assets.reference.groups import CodeGrouping, group_prefixes
 from deid_assets.reference.known_columns import ListedKind
@@ -88,11 +91,14 @@ class CodeColumn:
         SQL of what the lists read in a row t; NULL where there is nothing to read.
     unknown
         SQL that is true for a row t whose code has no group, and may be a sensitive one.
+    has_kinds
+        Whether `listed` is several codes with semicolons between them, each behind its own kind and a colon.
     """
 
     kind: ListedKind
     listed: str
     unknown: str
+    has_kinds: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,29 @@ class Lookup:
 
     name: str
     columns: Mapping[str, Sequence[str | None]]
+
+
+@dataclass(frozen=True)
+class CodeBook:
+    """A table of the codes that a delivery has in a column, which is filled while the delivery is read.
+
+    Attributes
+    ----------
+    name
+        Name of the table.
+    code
+        SQL of the code of a row t.
+    read
+        Takes the connection of the intake and the distinct codes; returns code | code_group | listed | known, with a row for
+        each of which there is anything to say. Where `known` is NULL, lists cannot tell that the code is harmless.
+    is_text
+        Whether a delivery of numbers is refused: these have lost leading zeros, which tell codes apart.
+    """
+
+    name: str
+    code: str
+    read: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], pd.DataFrame]
+    is_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +154,8 @@ class Derivation:
         What it tells of its codes; None: lists of sensitive codes do not read it.
     lookup
         A table that the SQL reads.
+    book
+        A table that the SQL reads, of the delivery's own codes.
     """
 
     table: str
@@ -135,6 +166,7 @@ class Derivation:
     codes: tuple[str, ...] = ()
     coded: CodeColumn | None = None
     lookup: Lookup | None = None
+    book: CodeBook | None = None
 
 
 def delivered_text(table: str, column: str, values: Mapping[str, str], others: str | None = None) -> Derivation:
@@ -177,7 +209,7 @@ class MeasuredTest:
         >>> MeasuredTest("glucose", ("2345-7",), "mg/dL", (0, 100, 126.5)).bins
         ('glucose 0 to below 100 mg/dL', 'glucose 100 to below 126.5 mg/dL', 'glucose from 126.5 mg/dL')
         """
-        starts = [f"{start:g}" for start in self.starts]
+        starts = [f"{start:.15g}" for start in self.starts]
         last = f"{self.name} from {starts[-1]} {self.unit}"
         return (*(f"{self.name} {start} to below {end} {self.unit}" for start, end in pairwise(starts)), last)
 
@@ -195,7 +227,7 @@ def result_bin(table: str, cells: ResultCells, tests: Sequence[MeasuredTest]) ->
     """The bin of a laboratory result, with its test and unit; NULL for a test that is not listed, and without a number.
 
     A number in another unit, or in none, breaks a rule that names the test: what it is in the listed one is not guessed. Units
-    may be in upper or lower case.
+    are told apart by upper and lower case: g/L is grams, and G/L thousands of millions.
 
     Examples
     --------
@@ -210,9 +242,9 @@ def result_bin(table: str, cells: ResultCells, tests: Sequence[MeasuredTest]) ->
     for one in tests:
         own = f"({test.sql} IN ({', '.join(map(literal, one.codes))}) AND {given.sql} IS NOT NULL)"
         broken |= {
-            f"{one.name} not in {one.unit}": f"{own} AND lower({unit.sql}) IS DISTINCT FROM {literal(one.unit.lower())}",
+            f"{one.name} not in {one.unit}": f"{own} AND {unit.sql} IS DISTINCT FROM {literal(one.unit)}",
             f"{one.name}: not a number": f"{own} AND NOT coalesce(isfinite({number}), false)",
-            f"{one.name} below {one.starts[0]:g}, where the first bin begins": f"{own} AND {number} < {one.starts[0]!r}",
+            f"{one.name} below {one.starts[0]:.15g}, where the first bin begins": f"{own} AND {number} < {one.starts[0]!r}",
         }
         labels = reversed([*zip(one.starts, one.bins, strict=True)])
         bins = " ".join(f"WHEN {number} >= {start!r} THEN {literal(label)}" for start, label in labels)
@@ -273,6 +305,10 @@ class Declared:
         """Every table that is looked up, once, by name."""
         return {made.lookup.name: made.lookup for made in self.all.values() if made.lookup is not None}
 
+    def books(self, table: str) -> dict[str, CodeBook]:
+        """Every table of a delivered table's own codes, once, by name."""
+        return {made.book.name: made.book for made in self.all.values() if made.book is not None and made.table == table}
+
     def rules(self, table: str) -> list[tuple[str, str, str]]:
         """The rules on the rows of a delivered table: name, column that is judged, and SQL that is true where it is broken."""
         own = [made for made in self.all.values() if made.table == table]
@@ -284,6 +320,8 @@ NOTHING = Declared({}, {"claims": {}})
 """Of a policy without declared columns."""
 
 
+UNGROUPED = "not grouped"
+"""Group of a code that is known and in no group."""
 AMBIGUOUS = "NDC of ten digits without hyphens, which stand for several codes: deliver 11 digits, or hyphens"
 
 _PLAIN = "upper(replace(replace({0}, '.', ''), ' ', ''))"
@@ -395,3 +433,48 @@ def drug_group(table: str, column: str, rows: Sequence[tuple[str, str, str | Non
         coded=CodeColumn("drug", found("ingredients"), f"({cell.sql} IS NOT NULL AND {found('drug_group')} IS NULL)"),
         lookup=Lookup(name, {"ndc": codes, "drug_group": [row[1] for row in rows], "ingredients": [row[2] for row in rows]}),
     )
+
+
+def whole_number(text: str) -> str:
+    """SQL of a text; of a whole number with decimals, such as 65363002.0, the number."""
+    return f"CASE WHEN regexp_full_match({text}, '[0-9]+[.]0+') THEN split_part({text}, '.', 1) ELSE {text} END"
+
+
+BETWEEN_CODE_AND_NAME = "\x1f"
+
+
+def code_and_name(code: str, name: str) -> str:
+    """SQL of a code and the name beside it as one text; NULL where there is neither."""
+    between = f"chr({ord(BETWEEN_CODE_AND_NAME)})"
+    return f"nullif(concat({code}, {between}, {name}), {between})"
+
+
+def booked_code(
+    table: str,
+    cells: tuple[TypedColumn, ...],
+    kind: ListedKind,
+    book: CodeBook,
+) -> Derivation:
+    """The group of a code in a table that is filled while the delivery is read.
+
+    Parameters
+    ----------
+    table
+        Table of events in the delivery.
+    cells
+        The column of codes, and what else the book is asked by.
+    kind
+        The kind of the codes.
+    book
+        The table.
+    """
+
+    def found(what: str) -> str:
+        return f"(SELECT book.{what} FROM {book.name} AS book WHERE book.code = {book.code})"
+
+    given = f"{cells[0].sql} IS NOT NULL"
+    unknown = f"({given} AND {found('known')} IS NULL)"
+    of_known = f"CASE WHEN {found('known')} IS NOT NULL THEN {literal(UNGROUPED)} END"
+    value = f"CASE WHEN {given} THEN coalesce({found('code_group')}, {of_known}) END"
+    coded = CodeColumn(kind, found("listed"), unknown, has_kinds=True)
+    return Derivation(table, cells, value, {}, coded=coded, book=book)

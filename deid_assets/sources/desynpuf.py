@@ -11,6 +11,8 @@ Decisions:
   another provider (all 128 that were seen). The stay is that of the first segment; a date, and so the year, would have
   to be guessed. A second segment is therefore quarantined and counted under its own rule, not silently merged.
 * Length of stay is CLM_UTLZTN_DAY_CNT; if that is 0 or absent, the days from admission to discharge, at least 1.
+* Prescription drug events are read if the policy names them (`events: {prescriptions: {}}`): PDE_ID, beneficiary, date and the
+  columns that it declares.
 * Place of service is derived from the setting (21, 22, 11), and the specialty of facilities is "Hospital": the files
   contain neither.
 """
@@ -22,7 +24,7 @@ from pathlib import Path
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
-from deid_assets.sources.delivery import DATE_COLUMNS, Delivery, DesynpufSource, Years
+from deid_assets.sources.delivery import DATE_COLUMNS, Delivery, DesynpufEvents, DesynpufSource, Years
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.files import LINE_BITS, Columns, IntakeState, SourceTable
 from deid_assets.sources.layout import Delivered, RowRule, parsed_day
@@ -31,9 +33,11 @@ from deid_assets.store.tables import quoted
 FIRST_YEAR = 2008
 _FILE = re.compile(
     r"DE1_0_(?:(?P<year>2008|2009|2010)_Beneficiary_Summary_File"
-    r"|2008_to_2010_(?P<claims>Inpatient|Outpatient|Carrier)_Claims)_Sample_\w+.*\.(?:csv|zip)\Z",
+    r"|2008_to_2010_(?P<claims>Inpatient|Outpatient|Carrier)_Claims"
+    r"|2008_to_2010_(?P<events>Prescription)_Drug_Events)_Sample_\w+.*\.(?:csv|zip)\Z",
     re.IGNORECASE,
 )
+_PRESCRIPTIONS, _PRESCRIPTION = "prescriptions", "prescription"
 _NEEDED = "missing file DE1_0_2008_{}_Sample_<number>.csv (or .zip)"
 _DATE = "%Y%m%d"
 _OUTPATIENT_LINES = 45
@@ -95,6 +99,7 @@ class _Staged:
 
     beneficiaries: dict[str, list[str]] = field(default_factory=lambda: {"2008": [], "2009": [], "2010": []})
     claims: dict[str, list[str]] = field(default_factory=lambda: {"inpatient": [], "outpatient": [], "carrier": []})
+    events: list[str] = field(default_factory=list)
     without_stays: set[str] = field(default_factory=set)
 
 
@@ -111,9 +116,14 @@ def lay_out_desynpuf(staging: IntakeState, delivery: Delivery, source: DesynpufS
     """
     staged = _Staged()
     for folder in delivery.paths:
-        _stage_folder(staging, folder, staged, declared.delivered("members"))
+        _stage_folder(staging, folder, staged, declared, _PRESCRIPTIONS in source.events)
     _lay_members(staging, staged, list(declared.delivered("members")))
     _lay_claims(staging, staged)
+    events: dict[str, str] = {name: f"delivered_{name}" for name in source.events}
+    for name in events.values():
+        staging.connection.execute(
+            f"CREATE TEMP VIEW {name} AS SELECT * EXCLUDE (staged_table) FROM ({_united(staged.events)})"
+        )
     return Delivered(
         "delivered_members",
         "delivered_claims",
@@ -121,20 +131,26 @@ def lay_out_desynpuf(staging: IntakeState, delivery: Delivery, source: DesynpufS
         column_names={
             "members": {**_PERSON, "sex": "BENE_SEX_IDENT_CD"},
             "claims": {**_NAMES, **_FACILITY_DIAGNOSES, **_STAY, "segment": "SEGMENT", "cpt": "HCPCS_CD"},
+            **{name: one.columns for name, one in source.events.items()},
         },
-        date_formats={table: dict.fromkeys(DATE_COLUMNS, (_DATE,)) for table in ("members", "claims")},
+        date_formats={table: dict.fromkeys(DATE_COLUMNS, (_DATE,)) for table in ("members", "claims", *events)},
         years=Years(first=FIRST_YEAR),
         unknown_codes=source.unknown_codes,
         declared=declared,
+        events=events,
     )
 
 
-def _stage_folder(staging: IntakeState, folder: Path, staged: _Staged, declared: Columns) -> None:
+def _stage_folder(staging: IntakeState, folder: Path, staged: _Staged, declared: Declared, with_prescriptions: bool) -> None:
     """Read the files of one folder as text."""
     if not folder.is_dir():
         raise DeliveryError(f"{folder.name}: missing folder, which should contain DE-SynPUF files")
-    found = dict(_recognized(staging, folder))
+    found = {
+        name: (kind, path) for name, (kind, path) in _recognized(staging, folder) if kind != _PRESCRIPTION or with_prescriptions
+    }
     kinds = {kind for kind, _ in found.values()}
+    if with_prescriptions and _PRESCRIPTION not in kinds:
+        raise DeliveryError(f"{folder.name}: {_NEEDED.format('to_2010_Prescription_Drug_Events')}")
     if "2008" not in kinds:
         raise DeliveryError(f"{folder.name}: {_NEEDED.format('Beneficiary_Summary_File')}")
     if not kinds & set(staged.claims):
@@ -148,8 +164,12 @@ def _stage_folder(staging: IntakeState, folder: Path, staged: _Staged, declared:
         if kind in _CLAIMS:
             stage_csv(staging, SourceTable(path), table, "claims", _CLAIMS[kind])
             staged.claims[kind].append(table)
+        elif kind == _PRESCRIPTION:
+            columns = {**DesynpufEvents().columns, **declared.delivered(_PRESCRIPTIONS)}
+            stage_csv(staging, SourceTable(path), table, _PRESCRIPTIONS, columns)
+            staged.events.append(table)
         else:
-            stage_csv(staging, SourceTable(path), table, "members", {**_BENEFICIARY, **declared})
+            stage_csv(staging, SourceTable(path), table, "members", {**_BENEFICIARY, **declared.delivered("members")})
             staged.beneficiaries[kind].append(table)
             summaries.setdefault(kind, []).append(table)
     if "inpatient" not in kinds:
@@ -176,7 +196,7 @@ def _recognized(staging: IntakeState, folder: Path) -> Iterator[tuple[str, tuple
     for path in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() == ".csv", path.name)):
         match = _FILE.search(path.name)
         if match and path in staging.received:
-            yield path.stem.lower(), (match["year"] or match["claims"].lower(), path)
+            yield path.stem.lower(), ((match["year"] or match["claims"] or match["events"]).lower(), path)
 
 
 def _united(tables: Sequence[str]) -> str:

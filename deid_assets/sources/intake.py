@@ -178,6 +178,7 @@ def _take_in(
     given = lay_claims(staging, delivered)
     identified = [table for table in delivered.events if lay_events(staging, delivered, table)]
     open_window(connection, delivered)
+    _write_books(connection, delivered)
     staging.progress("judging members")
     quarantine.judge(
         "members", (*delivered.member_rules, *MEMBER_RULES, *declared_rules(delivered.declared, "members"), DUPLICATE_MEMBER)
@@ -203,6 +204,7 @@ def _take_in(
         if table in identified:
             quarantine.judge_duplicates(table, DUPLICATE_EVENT)
     warn_of_stays(staging, delivered)
+    _warn_of_unknown_codes(staging, quarantine, delivered)
     report = IntakeReport(
         delivery=key,
         files=tuple(staging.file_names),
@@ -229,6 +231,19 @@ def _write_lookups(connection: duckdb.DuckDBPyConnection, declared: Declared) ->
         connection.execute(
             f"CREATE TEMP TABLE {quoted(lookup.name)} AS SELECT {columns}", [list(values) for values in lookup.columns.values()]
         )
+
+
+def _write_books(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
+    """Look up every code of the delivery for which a declared column has a table of its own."""
+    for table in ("claims", *delivered.events):
+        for book in delivered.declared.books(table).values():
+            codes = connection.execute(
+                f"SELECT DISTINCT {book.code} AS code FROM typed_{table} AS t WHERE {book.code} IS NOT NULL ORDER BY code"
+            ).fetchnumpy()["code"]
+            found = book.read(connection, [str(code) for code in codes])
+            columns = ", ".join(f"unnest(?::VARCHAR[]) AS {column}" for column in found)
+            values = [[one if isinstance(one, str) else None for one in found[column]] for column in found]
+            connection.execute(f"CREATE TEMP TABLE {quoted(book.name)} AS SELECT {columns}", values)
 
 
 def _delivered_codes(kind: str, given: frozenset[str]) -> list[str]:
@@ -350,6 +365,22 @@ def _count_blanked(
         rows = staging.connection.execute(f"SELECT {counted} FROM typed_{table} AS t WHERE {quarantine.kept(table)}")
         found |= {column: count for column, count in zip(conditions, rows.fetchall()[0], strict=True) if count}
     return found
+
+
+def _warn_of_unknown_codes(staging: IntakeState, quarantine: Quarantine, delivered: Delivered) -> None:
+    """Say how many codes of declared columns are unknown; where rows with one are quarantined, no such row is kept."""
+    for table, columns in delivered.declared.events.items():
+        for name, coded in delivered.declared.coded_of(table).items():
+            cell = columns[name].cells[0]
+            written, unknown, different = staging.connection.execute(
+                f"SELECT count({cell.sql}), count_if({coded.unknown}), count(DISTINCT {cell.sql}) FILTER ({coded.unknown})"
+                f" FROM typed_{table} AS t WHERE {quarantine.kept(table)}"
+            ).fetchall()[0]
+            if unknown:
+                staging.warnings.append(
+                    f"{table}: {unknown:,} of {written:,} codes in {cell.column} are unknown ({unknown / written:.2%}; "
+                    f"{different:,} different ones): nothing says whether they are sensitive, and who has one is not released"
+                )
 
 
 def _write(
@@ -483,7 +514,8 @@ def _declared_values(declared: Declared, table: str) -> list[str]:
     if declared.coded:
         coded = declared.coded_of(table).values()
         # `||` is NULL if any part is, and concat_ws passes over that.
-        written = ", ".join(["NULL", *(f"{literal(f'{one.kind}:')} || {one.listed}" for one in coded)])
+        listed = (one.listed if one.has_kinds else f"{literal(f'{one.kind}:')} || {one.listed}" for one in coded)
+        written = ", ".join(["NULL", *listed])
         columns.append(f"nullif(concat_ws(';', {written}), '')::VARCHAR AS {DECLARED_CODES}")
         unknown = " + ".join(f"coalesce(({one.unknown})::INTEGER, 0)" for one in coded) or "0"
         columns.append(f"({unknown})::INTEGER AS {UNREADABLE_DECLARED}")

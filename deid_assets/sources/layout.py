@@ -49,6 +49,9 @@ _DATES = set(DATE_COLUMNS)
 _ISO = ("%Y-%m-%d",)
 _INTEGERS = {*NUMBERS_OF_MEMBERS, *NUMBERS_OF_CLAIMS, "year", "pay_delay"}
 _INTEGER_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
+_FRACTIONS = {"DECIMAL", "FLOAT", "DOUBLE"}
+_NUMBERS = {*_INTEGER_TYPES, "UHUGEINT", *_FRACTIONS}
+_LOST = "which have lost the leading zeros of their codes (042 became 42): deliver diagnosis codes as text"
 _WHOLE_NUMBER = "[+-]?[0-9]+([.]0+)?"
 # CMS places that admit patients: hospitals and facilities with beds, and places that do not show it.
 _PLACES_OF_STAYS = ("06", "08", "21", "25", "26", "31", "32", "33", "34", "51", "54", "55", "56", "61")
@@ -224,13 +227,9 @@ def _require_codes_as_text(connection: duckdb.DuckDBPyConnection, delivered: Del
     """Raise DeliveryError if diagnoses are numbers: 079.53 and 795.3 would both be 7953, and only one of them is sensitive."""
     types = _described(connection, delivered.claims)
     for column in DIAGNOSIS_COLUMNS:
-        kind = types.get(column, "VARCHAR").partition("(")[0]
-        if kind not in {*_INTEGER_TYPES, "UHUGEINT", "DECIMAL", "FLOAT", "DOUBLE"}:
-            continue
-        if connection.execute(f"SELECT 1 FROM {quoted(delivered.claims)} WHERE {column} IS NOT NULL LIMIT 1").fetchall():
+        if types.get(column, "VARCHAR").partition("(")[0] in _NUMBERS and _has_values(connection, delivered.claims, column):
             raise DeliveryError(
-                f"claims: column {delivered.shown('claims', column)} (to be read as {column}) contains numbers, which have "
-                "lost the leading zeros of their codes (042 became 42): deliver diagnosis codes as text"
+                f"claims: column {delivered.shown('claims', column)} (to be read as {column}) contains numbers, {_LOST}"
             )
 
 
@@ -238,21 +237,25 @@ def _require_declared_codes_as_text(
     connection: duckdb.DuckDBPyConnection, delivered: Delivered, table: str, types: Mapping[str, str]
 ) -> None:
     """Raise DeliveryError if codes are numbers that equal no text: 0450 would be 450, or 450.0, and be no listed code."""
+    relation = delivered.relations[table]
     for made in delivered.declared.all.values():
-        if made.table != table or not made.codes:
+        if made.table != table or not made.cells:
             continue
-        cell = made.cells[0]
+        cell, is_diagnosis = made.cells[0], made.book is not None and made.book.is_text
         kind = types[cell.raw].partition("(")[0]
-        whole = kind in {*_INTEGER_TYPES, "UHUGEINT"}
-        lost = whole and any(code.startswith("0") and code.isdigit() and code != "0" for code in made.codes)
-        if not lost and kind not in ("DECIMAL", "FLOAT", "DOUBLE"):
-            continue
-        relation = delivered.relations[table]
-        if connection.execute(f"SELECT 1 FROM {quoted(relation)} WHERE {quoted(cell.raw)} IS NOT NULL LIMIT 1").fetchall():
+        if is_diagnosis and kind in _NUMBERS and _has_values(connection, relation, cell.raw):
+            raise DeliveryError(f"{table}: column {cell.column} contains numbers, {_LOST}")
+        lost = kind in _NUMBERS and any(code.startswith("0") and code.isdigit() and code != "0" for code in made.codes)
+        if (lost or (made.codes and kind in _FRACTIONS)) and _has_values(connection, relation, cell.raw):
             raise DeliveryError(
                 f"{table}: column {cell.column} contains numbers, and the policy lists codes that numbers cannot equal "
                 "(0450 became 450, or 450.0): deliver them as text"
             )
+
+
+def _has_values(connection: duckdb.DuckDBPyConnection, relation: str, column: str) -> bool:
+    found = connection.execute(f"SELECT 1 FROM {quoted(relation)} WHERE {quoted(column)} IS NOT NULL LIMIT 1").fetchall()
+    return bool(found)
 
 
 def _set_values(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE
+from deid_assets.sources.concepts import VOCABULARY
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     FURTHER,
     MEMBER_COLUMNS,
     Delivery,
+    ReferenceTable,
     SyntheticSource,
     TableMap,
     TablesSource,
@@ -21,7 +23,7 @@ from deid_assets.sources.delivery import (
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.files import IntakeState, SourceTable, unite
 from deid_assets.sources.layout import RULES_OF_LINES, RULES_OF_SPANS, Delivered
-from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET, stage_file
+from deid_assets.sources.text_tables import BESIDE_FILES, CSV, DUCKDB, PARQUET, stage_file
 from deid_assets.store.tables import quoted
 
 _MEMBERS = "delivered_members"
@@ -46,6 +48,7 @@ def lay_out_tables(staging: IntakeState, delivery: Delivery, source: TablesSourc
         staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT{own})")
     for name, table in tables.items():
         _lay_out(staging, name, _files(staging, delivery, table, name, source.delimiter), table, declared)
+    _lay_out_vocabulary(staging, delivery, source)
     lines = source.claims if source.claims is not None and source.claims.unit == "line" else None
     return Delivered(
         _MEMBERS,
@@ -104,9 +107,25 @@ def _lay_out(staging: IntakeState, source_table: str, files: list[SourceTable], 
     unite(staging, f"delivered_{source_table}", parts, table.file or files[0].path.name)
 
 
-def _files(staging: IntakeState, delivery: Delivery, table: TableMap, source_table: str, delimiter: str) -> list[SourceTable]:
+def _lay_out_vocabulary(staging: IntakeState, delivery: Delivery, source: TablesSource) -> None:
+    """Create the views of a delivered vocabulary, under the names that `concepts` reads."""
+    for name, table in source.vocabulary.tables.items() if source.vocabulary is not None else ():
+        files = _files(
+            staging, delivery, table, f"vocabulary.{name}", source.vocabulary.delimiter if source.vocabulary else ","
+        )
+        parts = [f"{VOCABULARY[name].view}_{number}" for number in range(len(files))]
+        for file, part in zip(files, parts, strict=True):
+            stage_file(staging, file, part, VOCABULARY[name].view, {column: column for column in VOCABULARY[name].columns})
+        unite(staging, VOCABULARY[name].view, parts, table.file)
+
+
+def _files(
+    staging: IntakeState, delivery: Delivery, table: TableMap | ReferenceTable, source_table: str, delimiter: str
+) -> list[SourceTable]:
     """The files of one table: below each folder of the delivery, or among its listed files."""
-    place, found = ".".join(("source", *place_of(source_table))), list[Path]()
+    # The vocabulary is no table of events.
+    named = (source_table,) if isinstance(table, ReferenceTable) else place_of(source_table)
+    place, found = ".".join(("source", *named)), list[Path]()
     for path in delivery.paths:
         if not path.is_dir():
             if table.file is None or path.name == table.file or fnmatch.fnmatch(path.name, table.file):
@@ -117,7 +136,14 @@ def _files(staging: IntakeState, delivery: Delivery, table: TableMap, source_tab
             # A name may contain the characters of a pattern; as a pattern, it would match other files.
             found.append(path / table.file)
         else:
-            found.extend(sorted(file for file in path.glob(table.file) if file in staging.received))
+            fitting = sorted(file for file in path.glob(table.file) if file in staging.received)
+            passed = [file for file in fitting if file.name.startswith(BESIDE_FILES)]
+            if passed:
+                staging.warnings.append(
+                    f"{table.file}: {len(passed)} files were passed over whose names begin with {BESIDE_FILES}: macOS writes "
+                    "them beside others, and they are no tables"
+                )
+            found.extend(file for file in fitting if file not in passed)
     if not found:
         raise DeliveryError(f"{table.file}: missing file; it should contain {source_table} of delivery {delivery.key}")
     unnamed = f"the policy must name the table ({place}.table)"

@@ -31,6 +31,8 @@ from deid_assets.store.tables import quoted
 CSV = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET, DUCKDB = (".parquet", ".pq"), (".duckdb", ".db", ".ddb")
 """How the names of files of each format end, in lower case."""
+BESIDE_FILES = "._"
+"""How the names of files begin that macOS writes beside others: they hold attributes of these, and no table."""
 
 
 def stage_file(staging: IntakeState, file: SourceTable, view: str, source_table: str, columns: Mapping[str, str]) -> None:

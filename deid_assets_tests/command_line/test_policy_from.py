@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy
 from deid_assets.policy.proposal.layouts import recognize
 from deid_assets.policy.proposal.looking import look_at
@@ -19,7 +19,7 @@ from deid_assets.sources.diagnosis_systems import FromColumn
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.public_data import public_data
-from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
+from deid_assets_tests.scenarios.command_line import ERROR, deid_here, leave_out_further_tables, unwrapped
 from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables, tables_of_synthetic
 
 
@@ -51,6 +51,15 @@ def proposed(delivery: Path) -> tuple[str, str]:
     checked, said = deid_here(Path.cwd() / ".deid", "policy", "check", "ours.yaml")
     assert checked == 0, said
     return unwrapped(printed), Path("ours.yaml").read_text()
+
+
+def given_reasons(holds: tuple[str, ...]) -> None:
+    """Tables with codes or free text wait for the reason of a person: a run refuses, and here one is written."""
+    policy = load_policy(Path("ours.yaml"))
+    without = [one.holds for one in policy.source.further_tables if one.left_out is None]
+    assert sorted(without) == sorted(holds) and all(one in policy.source.unreadable[0] for one in holds)
+    leave_out_further_tables(Path("ours.yaml"))
+    assert not load_policy(Path("ours.yaml")).source.unreadable
 
 
 def taken_in(delivery: Path, tmp_path: Path):
@@ -230,12 +239,46 @@ def test_spans_and_lines_of_tuva_are_joined_without_an_edit(here, tmp_path):
     assert joined.startswith("claims: 2,075 lines were joined to 1,896 events of 1,138 claims") and "place 1 (0.09%)" in joined
 
 
-def test_further_tables_are_named_with_their_rows_and_refused(here, tmp_path):
+def test_tables_of_events_of_synthea_are_proposed_and_taken_in(here, tmp_path):
     printed, text = proposed(public_data("synthea"))
-    assert "Layout: Synthea." in printed and "medications.csv: medications, for you to describe or to leave out, 93" in printed
-    assert "{file: conditions.csv, holds: conditions}  # 271 rows" in text
-    with pytest.raises(DeliveryError, match=r"further tables .*procedures\.csv \(procedures\)"):
-        taken_in(public_data("synthea"), tmp_path)
+    assert "Layout: Synthea." in printed and "medications.csv: medications, a table of events, 93 rows" in printed
+    assert "left out: coverage spans. No list searches them: check that they have neither codes nor free text" in printed
+    given_reasons(("encounters", "immunizations"))
+    policy = load_policy(Path("ours.yaml"))
+    assert policy.event_tables == ("claims", "conditions", "medications", "procedures")
+    assert policy.removal.coded_claims_at_least.diagnosis is None and policy.listed_columns == (
+        "condition",
+        "drug",
+        "procedure_kind",
+    )
+    report = taken_in(public_data("synthea"), tmp_path)
+    assert report.rows_kept["medications"] > 0 and not report.quarantined
+    unknown = [one for one in report.warnings if "are unknown (100.00%" in one]
+    assert [one.partition(":")[0] for one in unknown] == ["conditions", "medications", "procedures"], (
+        "no table names ingredients"
+    )
+
+
+def test_fills_of_tuva_are_proposed_and_all_unknown_without_a_table_of_drugs(here, tmp_path):
+    folder = shutil.copytree(public_data("tuva"), tmp_path / "tuva")
+    header = (folder / "pharmacy_claim_header.csv").read_text().strip().replace("\ufeff", "")
+    names = header.split(",")
+    row = dict.fromkeys(names, "") | {"patient_id": "10", "dispensing_date": "2016-03-04", "ndc_code": "00093104801"}
+    lines = [header, *(",".join((row | {"claim_id": f"F{number}"})[name] for name in names) for number in range(3))]
+    (folder / "pharmacy_claim_header.csv").write_text("\n".join(lines) + "\n")
+    printed, _ = proposed(folder)
+    assert "ndc_code: no table says what these drugs are, so that all are unknown and the delivery is refused" in printed
+    assert load_policy(Path("ours.yaml")).source.events["fills"].columns["member_id"] == "patient_id"
+    report = taken_in(folder, tmp_path)
+    assert any(one.startswith("fills: 3 of 3 codes in ndc_code are unknown (100.00%") for one in report.warnings)
+
+
+@pytest.fixture
+def omop(tmp_path) -> Path:
+    """The public OMOP database as it is unpacked, with the files that macOS wrote beside its own."""
+    with zipfile.ZipFile(public_data("omop", "Synthea27NjParquet_5.4.zip")) as packed:
+        packed.extractall(tmp_path / "omop")
+    return tmp_path / "omop"
 
 
 def test_omop_is_recognized_in_a_zip_file(here):
@@ -243,6 +286,72 @@ def test_omop_is_recognized_in_a_zip_file(here):
     printed, text = proposed(packed)
     assert "Layout: OMOP." in printed and "unpack it into a folder" in printed
     assert 'sex_values: {"8507": M, "8532": F}' in text and "drug_exposure.parquet" in text
+
+
+def test_events_of_omop_are_read_by_its_vocabulary(here, omop, tmp_path):
+    printed, text = proposed(omop)
+    assert "39 files ._*: macOS wrote it beside another file" in printed
+    policy = load_policy(Path("ours.yaml"))
+    assert policy.event_tables == ("claims", "conditions", "drugs", "measurements", "procedures")
+    assert set(policy.source.vocabulary.tables) == {"concept", "concept_relationship"}, "no concept has an ancestor there"
+    given_reasons(("observations", "devices", "deaths"))
+    assert policy.columns.claims["visit"].groups["9202"] == "outpatient"
+    report = taken_in(omop, tmp_path)
+    assert report.rows_kept["members"] == 28 and not report.quarantined
+    unknown = [one.split(" in ")[0] for one in report.warnings if "are unknown (100.00%" in one]
+    # Its vocabulary has no concept of ICD or CPT; the names of its drugs are those of RxNorm.
+    assert unknown == [
+        "conditions: 435 of 435 codes", "measurements: 10,040 of 10,040 codes", "procedures: 1,649 of 1,649 codes"
+    ]  # fmt: skip
+
+
+def test_codes_that_have_the_form_of_a_system_go_through_it(here, tmp_path):
+    """Source values of ICD-10-CM and CPT need no vocabulary; drugs without one are NDCs."""
+    folder = tmp_path / "cdm"
+    folder.mkdir()
+    people = [f"{n},{(8507, 8532)[n % 2]},19{40 + n % 50},19{40 + n % 50}-02-03" for n in range(1, 41)]
+    tables = {
+        "person": ["person_id,gender_concept_id,year_of_birth,birth_datetime", *people],
+        "visit_occurrence": ["visit_occurrence_id,person_id,visit_start_date,visit_end_date,visit_concept_id"]
+        + [f"{n},{1 + n % 40},2020-01-{1 + n % 28:02d},2020-01-{1 + n % 28:02d},9202" for n in range(120)],
+        "condition_occurrence": [
+            "condition_occurrence_id,person_id,condition_concept_id,condition_start_date,condition_source_value",
+            *(f"{n},{1 + n % 40},{(5, 6)[n % 2]},2020-01-{1 + n % 28:02d},{('I10', 'J44.9')[n % 2]}" for n in range(120)),
+        ],
+        "procedure_occurrence": [
+            "procedure_occurrence_id,person_id,procedure_concept_id,procedure_date,procedure_source_value",
+            *(f"{n},{1 + n % 40},{n},2020-01-{1 + n % 28:02d},{('99213', '85025')[n % 2]}" for n in range(120)),
+        ],
+        "drug_exposure": [
+            "drug_exposure_id,person_id,drug_concept_id,drug_exposure_start_date,drug_source_value",
+            *(f"{n},{1 + n % 40},{n},2020-01-{1 + n % 28:02d},00093104801" for n in range(120)),
+        ],
+    }
+    for name, lines in tables.items():
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    proposed(folder)
+    columns = load_policy(Path("ours.yaml")).columns.events
+    kinds = {name: (one.kind, one.from_) for table, own in columns.items() if table != "claims" for name, one in own.items()}
+    assert kinds == {
+        "condition": ("diagnosis", "condition_source_value"),
+        "procedure_kind": ("cpt_section", "procedure_source_value"),
+        "drug": ("ndc", "drug_source_value"),
+    }
+    report = taken_in(folder, tmp_path)
+    assert [one.partition(":")[0] for one in report.warnings if "are unknown" in one] == ["drugs"]
+    asked = load_policy(Path("ours.yaml")).removal.coded_claims_at_least
+    assert (asked.diagnosis, asked.procedure, asked.place) == (None, None, None)
+    # Without a table that has them, diagnoses are asked of the claims, and no policy goes without them for no reason.
+    (folder / "condition_occurrence.csv").unlink()
+    for file in here.glob("ours*"):
+        file.unlink()
+    printed, text = proposed(folder)
+    asked = load_policy(Path("ours.yaml")).removal.coded_claims_at_least
+    assert (asked.diagnosis, asked.procedure, asked.place) == (0.5, None, 0.5)
+    assert "no column of ICD-9-CM or ICD-10-CM diagnoses was found: without one, no sensitive code is searched" in printed
+    Path("ours.yaml").write_text(text.replace("coded_claims_at_least: {", "coded_claims_at_least: {diagnosis: null, "))
+    with pytest.raises(PolicyError, match="removes members for diagnoses, and the policy reads none"):
+        load_policy(Path("ours.yaml"))
 
 
 def test_a_file_is_not_replaced(here, tmp_path):

@@ -126,3 +126,64 @@ class TestTablesOfDrugs:
             file.parent.mkdir()
             _write_policy(policy.content(), file, "2012-01-01T00:00:00Z")
             assert load_policy(file).hash == policy.hash and yaml.safe_load(file.read_text())
+
+    def test_without_a_table_every_drug_is_unknown(self):
+        policy = policy_from(declared(drug={"kind": "ndc"}))
+        assert policy.columns.claims["drug"].drugs == {} and policy.files == () and policy.listed_columns == ("drug",)
+
+
+CONCEPTS = "372328;ears;icd10cm:H65.90 icd10cm:H66.90\n201826;diabetes;icd10cm:E11.9\n9;none;\n"
+
+
+def of_concepts(folder, table: str = CONCEPTS, **made) -> Policy:
+    (folder / "concepts.csv").write_text(table)
+    own = {"kind": "concept", "of": "diagnosis", "file": "concepts.csv"} | made
+    return policy_from(declared(condition=own), folder)
+
+
+class TestTablesOfConcepts:
+    def test_say_groups_and_the_codes_that_a_concept_stands_for(self, tmp_path):
+        policy = of_concepts(tmp_path)
+        found = policy.columns.claims["condition"].meanings
+        assert found["372328"].group == "ears" and found["372328"].stands_for == ("icd10cm:H6590", "icd10cm:H6690")
+        assert found["9"].stands_for == () and policy.listed_columns == ("condition",)
+
+    @pytest.mark.parametrize(
+        ("table", "made", "said"),
+        [
+            ("1;ears\n", {}, "has 2 columns; a table of concepts has three"),
+            ("1;ears;\n1;nose;\n", {}, "a concept twice"),
+            ("1; ;icd10cm:E11.9\n", {}, "1 rows have no group"),
+            ("1;ears;icd10cm:E11.9 H66.90\n", {}, "1 rows stand for codes that are no known diagnosis codes"),
+            ("1;visits;E11.9\n", {"of": "procedure"}, "1 rows stand for codes that are no known procedure codes"),
+            ("1;statins;12\n", {"of": "drug"}, "1 rows name no ingredient"),
+            (CONCEPTS, {"named": "NAME"}, "named is for drugs"),
+        ],
+    )
+    def test_that_cannot_be_read_are_refused_by_their_rows(self, tmp_path, table, made, said):
+        with pytest.raises(PolicyError, match=said):
+            of_concepts(tmp_path, table, **made)
+
+    def test_belong_to_the_policy_and_only_their_digest_is_published(self, tmp_path):
+        one, other = of_concepts(tmp_path), of_concepts(tmp_path, CONCEPTS.replace("H66.90", "B20"))
+        assert one.files == ("concepts.csv",) and one.hash != other.hash and one.public_hash != other.public_hash
+        public = one.public_content()["columns"]["claims"]["condition"]
+        assert set(public) == {"kind", "of", "from", "named", "meaning", "file", "sha256"} and public["file"] == "not shown"
+        assert one.identity("condition") == other.identity("condition")
+
+    def test_the_kept_text_makes_the_same_policy_again(self, tmp_path):
+        for number, policy in enumerate((of_concepts(tmp_path), policy_from(declared(drug={"kind": "concept", "of": "drug"})))):
+            file = tmp_path / f"again{number}" / "small.yaml"
+            file.parent.mkdir()
+            _write_policy(policy.content(), file, "2012-01-01T00:00:00Z")
+            assert load_policy(file).hash == policy.hash
+
+    def test_a_diagnosis_has_the_groups_of_those_of_claims(self):
+        policy = policy_from(declared(condition={"kind": "diagnosis", "system": "icd10cm"}))
+        assert "METAB3" in policy.columns.claims["condition"].values
+        assert [need.figure for need in needs_of(policy)].count("readable_codes/condition") == 1
+
+    def test_rare_diseases_are_searched_in_diagnoses_alone(self):
+        columns = {"condition": {"kind": "diagnosis", "system": "icd10cm"}, "billed": {"kind": "revenue_group"}}
+        policy = policy_from(changed(declared(**columns), removal__code_list=None))
+        assert policy.removal.rare_visible_diseases and policy.listed_columns == ("condition",)

@@ -7,7 +7,7 @@ import deid_assets
 from deid_assets.policy.rules.reserved_names import is_reserved
 
 FOLDERS = ("assets", "assessments", "methods", "release", "sources")
-OF_OTHERS = re.compile("cohort|flat|record_|demographic|synthetic|desynpuf|joining|counts|safe_harbor")
+OF_OTHERS = re.compile("cohort|flat|record_|demographic|synthetic|desynpuf|joining|counts|safe_harbor|omop")
 """Modules that never see the members and claims of a policy that declares columns, or only under other names."""
 
 

@@ -11,7 +11,7 @@ import yaml
 from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.policy.changes import changed_sections
-from deid_assets.policy.loading import load_policy, with_sections
+from deid_assets.policy.loading import SHIPPED, load_policy, policy_from, with_sections
 from deid_assets.policy.upgrade import upgraded
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.fills_delivery import DRUGS, FILLS, SENSITIVE, TABLE_OF_DRUGS, delivery_with_fills
@@ -108,6 +108,24 @@ class TestPolicy:
         after = with_sections(policy, **yaml.safe_load(changed_sections(policy, PolicyChange(("drug",)))))
         assert after.event_tables == ("claims",) and not after.attributes and not after.reviewed_attributes
         assert list(after.claim_names) == ["place"] and "fills" not in after.content("columns").get("columns", {})
+
+    def test_prescriptions_of_desynpuf_are_such_a_table(self, tmp_path):
+        (tmp_path / "drugs.csv").write_text(TABLE_OF_DRUGS)
+        text = (SHIPPED / "desynpuf.yaml").read_text()
+        values = yaml.safe_load(
+            text.replace("source: {kind: desynpuf,", "source: {kind: desynpuf, events: {prescriptions: {}},")
+        )
+        drug = {"kind": "ndc", "from": "PROD_SRVC_ID", "file": "drugs.csv", "meaning": "kind of drug"}
+        drug |= {"role": "quasi_identifier", "hierarchy": "drug", "release_as": "Drug"}
+        values["columns"]["prescriptions"] = {"drug": drug}
+        values["dimensions"].append({"name": "drug", "columns": ["drug"]})
+        values["hierarchies"]["drug"] = {"kind": "prefixes", "lengths": [None, 0]}
+        policy = policy_from(values, tmp_path)
+        assert policy.event_tables == ("claims", "prescriptions") and policy.listed_columns_of_events == {
+            "prescriptions": ("drug",)
+        }
+        with pytest.raises(PolicyError, match="has no quasi-identifier"):
+            policy_from(yaml.safe_load(text) | {"source": {"kind": "desynpuf", "events": {"prescriptions": {}}}}, tmp_path)
 
     def test_a_table_without_codes_says_so(self, tmp_path):
         columns = {"dose": {"kind": "text", "from": "days", "meaning": "dose"}, "supply": FILLS["columns"]["fills"]["supply"]}

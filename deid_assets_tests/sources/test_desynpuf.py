@@ -14,7 +14,7 @@ from deid_assets.reference.groups import known_codes
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.longitudinal import INTAKE
 from deid_assets.sources.delivery import Delivery, DesynpufSource
-from deid_assets.sources.derivations import Declared, delivered_text
+from deid_assets.sources.derivations import Declared, delivered_text, drug_group
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table
 from deid_assets_tests.sources.deliveries import Taken, made, some_codes, take_in
@@ -39,6 +39,7 @@ HEADERS = {
         "DESYNPUF_ID", "CLM_ID", "CLM_FROM_DT", *(f"ICD9_DGNS_CD_{n}" for n in range(1, 9)),
         *(f"{name}_{n}" for name in ("PRF_PHYSN_NPI", "TAX_NUM", "HCPCS_CD", "LINE_ICD9_DGNS_CD") for n in _LINES),
     ],
+    "prescription": ["DESYNPUF_ID", "PDE_ID", "SRVC_DT", "PROD_SRVC_ID", "DAYS_SUPLY_NUM"],
 }  # fmt: skip
 NAMES = {
     "2008": "DE1_0_2008_Beneficiary_Summary_File_Sample_7.csv",
@@ -47,6 +48,7 @@ NAMES = {
     "inpatient": "DE1_0_2008_to_2010_Inpatient_Claims_Sample_7.csv",
     "outpatient": "DE1_0_2008_to_2010_Outpatient_Claims_Sample_7.csv",
     "carrier": "DE1_0_2008_to_2010_Carrier_Claims_Sample_7A.csv",
+    "prescription": "DE1_0_2008_to_2010_Prescription_Drug_Events_Sample_7.csv",
 }
 
 
@@ -96,6 +98,43 @@ def test_members_come_from_the_summary_of_2008(tmp_path):
     assert [str(count) for count in taken.report.quarantined] == [
         f"{NAMES['2008']}: column BENE_SEX_IDENT_CD: 1 line: sex not F, M or blank"
     ]
+
+
+def fill(number: str, member: str, day: str, code: str) -> dict[str, str]:
+    return {"DESYNPUF_ID": member, "PDE_ID": number, "SRVC_DT": day, "PROD_SRVC_ID": code, "DAYS_SUPLY_NUM": "30"}
+
+
+def test_prescription_drug_events_are_read_where_the_policy_names_them(tmp_path):
+    fills = [
+        fill("1", "A", "20080401", "00093104801"),
+        fill("2", "A", "20090401", "99999999999"),
+        fill("3", "A", "someday", "00093104801"),
+        fill("4", "A", "20090402", "00093104801"),
+        fill("4", "A", "20090402", "00093104801"),
+    ]
+    folder = write(
+        tmp_path / "in", _2008=[beneficiary("A")], inpatient=[stay("9", "A", "20080601", "20080603", "2")], prescription=fills
+    )
+    of_drugs = {"drug": drug_group("prescriptions", "PROD_SRVC_ID", [("00093104801", "diabetes", "metformin")])}
+    declared = Declared({}, {"claims": {}, "prescriptions": of_drugs})
+    source = DesynpufSource(events={"prescriptions": {}})
+    taken = take_in(folder, source, 1.0, some_codes, declared=declared)
+    rows = taken.frame("claims", "claim_id")
+    rows = rows[rows["event_table"] == "prescriptions"]
+    assert rows["service_date"].astype(str).tolist() == ["2008-04-01", "2009-04-01", "2009-04-02"]
+    assert rows["year"].tolist() == [1, 2, 2]
+    assert rows["drug"].tolist()[:1] == ["diabetes"] and rows["drug"].isna().tolist() == [False, True, False]
+    assert rows["declared_codes"].tolist()[:1] == ["drug:metformin"] and rows["unreadable_declared"].tolist() == [0, 1, 0]
+    assert any(one.startswith("prescriptions: 1 of 3 codes in PROD_SRVC_ID are unknown") for one in taken.report.warnings)
+    assert taken.report.quarantined_rows("prescriptions") == 2, "a broken date, and an event that is there twice"
+    before = take(folder, "blank")
+    assert "event_table" not in before.frame("claims").columns, "otherwise they are not read"
+
+
+def test_without_its_file_a_named_table_of_prescriptions_is_missing(tmp_path):
+    folder = write(tmp_path / "in", _2008=[beneficiary("A")], inpatient=[stay("9", "A", "20080601", "20080603", "2")])
+    with pytest.raises(DeliveryError, match="missing file DE1_0_2008_to_2010_Prescription_Drug_Events_Sample"):
+        take_in(folder, DesynpufSource(events={"prescriptions": {}}), 1.0, some_codes)
 
 
 def test_deaths_come_from_every_summary_as_the_last_day_of_their_month(tmp_path):

@@ -24,7 +24,7 @@ def results(tmp_path, *rows: tuple[str, str, str]):
 
 def test_a_number_is_in_the_bin_of_its_test(tmp_path):
     found = results(
-        tmp_path, ("2345-7", "99.9", "mg/dL"), ("2339-0", " 100 ", "MG/DL "), ("2345-7", "1e3", "mg/dL"),
+        tmp_path, ("2345-7", "99.9", "mg/dL"), ("2339-0", " 100 ", "mg/dL "), ("2345-7", "1e3", "mg/dL"),
         ("4548-4", "5.7", "%"), ("4548-4", "5.699", "%"),
     )  # fmt: skip
     assert not rules(found) and values(found, "claims", "c_result") == [
@@ -43,6 +43,7 @@ def test_what_is_no_result_of_a_listed_test_is_blank(tmp_path):
     [
         (("2345-7", "5.5", "mmol/L"), "glucose not in mg/dL"),
         (("2345-7", "99", ""), "glucose not in mg/dL"),
+        (("2345-7", "99", "MG/DL"), "glucose not in mg/dL"),
         (("4548-4", "39", "mmol/mol"), "hemoglobin A1c not in %"),
         (("2345-7", "high", "mg/dL"), "glucose: not a number"),
         (("2345-7", "inf", "mg/dL"), "glucose: not a number"),
@@ -86,6 +87,11 @@ def test_results_may_be_a_table_of_events_of_their_own(tmp_path):
     assert sorted(results) == [["m1", ""], ["m1", "glucose from 126 mg/dL"]]
 
 
+def test_bins_that_begin_close_together_have_names_of_their_own():
+    bins = MeasuredTest("platelets", ("777-3",), "G/L", (100_000.1, 100_000.2, 1_000_000)).bins
+    assert bins[0] == "platelets 100000.1 to below 100000.2 G/L" and bins[2] == "platelets from 1000000 G/L"
+
+
 class TestPolicy:
     def result(self, **changes):
         test = {"codes": ["2345-7"], "unit": "mg/dL", "starts": [0, 100]} | changes
@@ -110,3 +116,8 @@ class TestPolicy:
     def test_what_could_not_be_read_is_refused(self, changes, said):
         with pytest.raises(PolicyError, match=said):
             self.result(**changes)
+
+    def test_results_among_claims_are_refused_where_codes_remove_members(self):
+        """No list reads them, and claims cannot say why theirs tell of no listed condition."""
+        with pytest.raises(PolicyError, match="deliver results as a table of events, and say in its without_codes why not"):
+            self.result()

@@ -73,6 +73,7 @@ def removed_members_query(
     listed_kinds: Sequence[str],
     withdrawn: Sequence[str] = (),
     removed_before: Sequence[str] = (),
+    reads_declared: bool = True,
 ) -> Query:
     """SELECT the members who may not be released, one row per member and reason.
 
@@ -94,12 +95,13 @@ def removed_members_query(
     opted_out
         Identifiers of members who opted out; `opt_out_match` counts those not in the delivery.
     listed_kinds
-        Kinds of codes (keys of `UNREADABLE`) in the lists by which members are removed. Lists of more than diagnoses read the
-        codes of declared columns, too.
+        Kinds of codes (keys of `UNREADABLE`) in the lists by which members are removed.
     withdrawn
         Identifiers of members who opted out of all releases of the home; they need not be in the delivery.
     removed_before
         Identifiers of members who stay removed, because an earlier release removed them for what their claims disclosed.
+    reads_declared
+        Whether these lists read the codes of declared columns, too.
 
     Returns
     -------
@@ -107,7 +109,7 @@ def removed_members_query(
         member_id, reason, sensitive (whether the reason is in the member's claims).
     """
     columns = [UNREADABLE[kind] for kind in listed_kinds]
-    if {*listed_kinds} - {"diagnosis"} and UNREADABLE_DECLARED in claims.columns():
+    if listed_kinds and reads_declared and UNREADABLE_DECLARED in claims.columns():
         columns.append(UNREADABLE_DECLARED)
     unread = " OR ".join(f"{column} > 0" for column in columns) or "false"
     sql = f"""

@@ -1,11 +1,12 @@
 """How much of what a policy's rules need is in a delivery: shares, counted in the canonical tables."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE
+from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.store.events import is_of
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, quoted
 
 CODED = {kind: f"coalesce({', '.join(CODE_COLUMNS[kind])})" for kind in UNREADABLE} | {
     "diagnosis": f"coalesce({', '.join(DIAGNOSES)}, further_diagnoses)"
@@ -40,13 +41,24 @@ def coded_claims(kind: str) -> str:
     return f"coded_claims/{kind}"
 
 
+def coded_rows(table: str) -> str:
+    """Return the name of the figure: rows of another table of events with a code."""
+    return f"coded_rows/{table}"
+
+
 def readable(column: str) -> str:
     """Return the name of the figure: readable codes of a column."""
     return f"readable_codes/{column}"
 
 
 def rule_figures(
-    members: Table, claims: Table, delivered_codes: Table, removed: Table, rare_visible_reason: str, population: int | None
+    members: Table,
+    claims: Table,
+    delivered_codes: Table,
+    removed: Table,
+    rare_visible_reason: str,
+    population: int | None,
+    coded: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> dict[str, Figure]:
     """Measure every figure.
 
@@ -62,6 +74,8 @@ def rule_figures(
         Reason for the list of rare and visible diseases; all others are for the list of sensitive codes.
     population
         Population size stated in the policy; None if the delivery is the population.
+    coded
+        Other table of events -> its columns of codes.
     """
     number = claims.query(
         f"""SELECT count(*) AS claims, count(DISTINCT member_id) AS patients,
@@ -69,7 +83,7 @@ def rule_figures(
             FROM {claims.sql} WHERE {is_of(claims)}"""
     ).iloc[0]
     figures = {coded_claims(kind): Figure(int(number[kind]), int(number["claims"])) for kind in CODED}
-    figures |= _of_codes(delivered_codes)
+    figures |= _of_codes(delivered_codes) | _of_events(claims, coded)
     patients = int(number["patients"])
     found = removed.query(
         f"""SELECT count(DISTINCT member_id) FILTER (reason <> ?) AS listed,
@@ -88,7 +102,7 @@ def may_be_newborn(claims: Table, members: str = "members") -> str:
     return f"(coalesce({members}.age, 0) < ({years}))"
 
 
-def _of_codes(delivered_codes: Table) -> Mapping[str, Figure]:
+def _of_codes(delivered_codes: Table) -> dict[str, Figure]:
     rows = delivered_codes.query(
         f"SELECT source_column, kind, written, unreadable, other_system FROM {delivered_codes.sql}"
     ).to_dict("records")
@@ -100,6 +114,20 @@ def _of_codes(delivered_codes: Table) -> Mapping[str, Figure]:
     written = sum(int(row["written"]) for row in diagnoses)
     of_system = Figure(written - sum(int(row["other_system"]) for row in diagnoses), written)
     return figures | {OF_ICD9: of_system, OF_SYSTEM: of_system}
+
+
+def _of_events(claims: Table, coded: Mapping[str, Collection[str]]) -> dict[str, Figure]:
+    """The rows of each table with a code in any of its columns, known or not, over all of its rows."""
+
+    def counted(table: str, columns: Collection[str]) -> Figure:
+        written = f"coalesce({', '.join(f'{quoted(name)}::VARCHAR' for name in columns)}) IS NOT NULL"
+        row = claims.query(
+            f"""SELECT count(*) FILTER ({written} OR {UNREADABLE_DECLARED} > 0) AS coded, count(*) AS n
+                FROM {claims.sql} WHERE {is_of(claims, table)}"""
+        ).iloc[0]
+        return Figure(int(row["coded"]), int(row["n"]))
+
+    return {coded_rows(table): counted(table, columns) for table, columns in coded.items()}
 
 
 def _of_members(members: Table, claims: Table, population: int | None) -> dict[str, Figure]:

@@ -2,14 +2,15 @@
 
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from deid_assets.policy.form import columns_of
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
-from deid_assets.policy.proposal.layouts import KnownTable, Role, guess, plain_name, signatures
+from deid_assets.policy.proposal.events import Made, check_codes, column_of_codes, mapped_columns
+from deid_assets.policy.proposal.layouts import Further, KnownTable, Recognized, Role, guess, plain_name, signatures
 from deid_assets.policy.proposal.looking import (
     CODING_SYSTEMS,
     DIAGNOSES,
@@ -68,23 +69,26 @@ class Mapped:
     columns: Mapping[str, str]
     others: Mapping[str, Sequence[str]]
     sex_values: Mapping[str, str]
+    same_as_claims: tuple[str, ...] = ()
 
     def look(self, canonical: str) -> DeliveredColumn | None:
         """What is told of a mapped column; None if it is not mapped."""
         return self.table.column(self.columns[canonical]) if canonical in self.columns else None
 
 
-def propose_claims(
-    text: Text,
-    look: Look,
-    of_members: tuple[DeliveredTable, KnownTable],
-    of_claims: tuple[DeliveredTable, KnownTable],
-    further: Sequence[tuple[DeliveredTable, str]],
-) -> None:
-    """Add the sections of a policy for a table of members, one of claims, and further tables that no run reads."""
-    claims = _mapped("claims", *of_claims)
+def propose_claims(text: Text, name: str, look: Look, found: Recognized) -> None:
+    """Add the sections of a policy for a table of members, one of claims, and other tables of events.
+
+    Parameters
+    ----------
+    name
+        Name of the policy, with which the names of files beside it begin.
+    """
+    if found.members is None or found.claims is None:
+        raise ValueError("a table of members and one of claims are needed")
+    claims = _mapped("claims", *found.claims)
     years = _years(claims)
-    members = _mapped("members", *of_members, years[0] if years else None)
+    members = _mapped("members", *found.members, years[0] if years else None)
     year = claims.look("year")
     if year is not None and set(year.years) <= {1, 2, 3}:
         # Years by their numbers go without calendar years, which a birth needs to become an age.
@@ -93,26 +97,41 @@ def propose_claims(
         else:
             claims = replace(claims, columns={ours: theirs for ours, theirs in claims.columns.items() if ours != "year"})
     # Lines with other codes in a declared column would become events of their own.
-    declared, coded = dict(_declared(members)), {} if _repeats(claims, "claim_id") else dict(_columns_of_codes(claims))
+    of_claims = {} if _repeats(claims, "claim_id") else dict(_columns_of_codes(claims))
+    of_claims |= dict(_declared_by_layout(text, name, claims, found.claims[1]))
+    declared = {"members": dict(_declared(members)), "claims": of_claims}
+    tables, further = {"members": members, "claims": claims}, list(found.further)
+    for table, known in found.events:
+        made = column_of_codes(table, known, found.vocabulary)
+        columns = mapped_columns(table, known)
+        if made is None or not {"member_id", "service_date"} <= set(columns):
+            further.append(Further(table, known.name, "It has no person, no date or no codes."))
+            continue
+        same = [one for one in known.same_as_claims if one in columns and one in claims.columns]
+        tables[known.name] = Mapped(table, columns, {}, {}, tuple(same))
+        declared[known.name] = {known.codes["name"]: made}
     text.lines.append("source:")
-    _source(text, look, {"members": members, "claims": claims}, further, years)
+    _source(text, look, tables, years)
+    _events(text, look, tables, declared, found.vocabulary)
+    _further(text, further)
     for mapped, needed in ((members, ("member_id", "sex")), (claims, ("member_id", "service_date"))):
         for column in filter(None, map(mapped.look, needed)):
             blank = 1 - column.filled / mapped.table.rows
             if blank > 0 and not (needed[1] == "service_date" and "year" in mapped.columns):
                 text.check(f"{blank:.1%} of the rows of {mapped.table.shown} have no {column.name}, and are quarantined")
     text.add("intake", {"quarantine_at_most": 0.01})
-    text.add("diagnosis_codes", _diagnosis_codes(text, claims))
-    sections = _sections(members, claims, *({name: one for name, (_, one) in table.items()} for table in (declared, coded)))
-    made = {table: {name: one for name, (one, _) in own.items()} for table, own in (("members", declared), ("claims", coded))}
-    _columns(text, {"members": members, "claims": claims}, made, sections)
+    with_diagnoses = tuple(table for table, own in declared.items() if any(one.of == "diagnosis" for one in own.values()))
+    text.add("diagnosis_codes", _diagnosis_codes(text, claims, with_diagnoses))
+    sections = _sections(members, claims, declared)
+    made_of = {table: {name: dict(one.entry) for name, one in own.items()} for table, own in declared.items()}
+    _columns(text, tables, made_of, sections)
     for column in _of_kind(claims, "ndc"):
         text.check(
             f"{column.share(NDC):.0%} of {column.name} have the form of NDCs: to release groups of drugs, declare a column of "
             f"claims {{kind: ndc, from: {column.name}, file: drugs.csv, ...}} with a table ndc;group;ingredients"
         )
-    for role, mapped in (("members", members), ("claims", claims)):
-        _not_read(text, mapped, {one["from"] for one in made[role].values()})
+    for role, mapped in tables.items():
+        _not_read(text, mapped, {one["from"] for one in made_of[role].values()})
     for name, value in sections.items():
         if name != "quasi_identifiers":
             if name in _WHY:
@@ -180,12 +199,10 @@ def _years(claims: Mapped) -> tuple[int, ...]:
     return tuple(range(most[0], most[-1] + 1))
 
 
-def _source(
-    text: Text, look: Look, tables: Mapping[str, Mapped], further: Sequence[tuple[DeliveredTable, str]], years: Sequence[int]
-) -> None:
+def _source(text: Text, look: Look, tables: Mapping[str, Mapped], years: Sequence[int]) -> None:
     members, claims = tables["members"], tables["claims"]
     text.add("kind", "tables", 2)
-    delimiters = {one.table.delimiter for one in (members, claims)}
+    delimiters = {one.table.delimiter for one in tables.values()}
     if len(delimiters) > 1:
         text.check("the CSV files have different delimiters, and a source has one: write them alike", 2)
     if delimiters != {","}:
@@ -206,14 +223,48 @@ def _source(
         text.add("sex_values", {"1": "M", "2": "F"}, 2)
     _table(text, "members", members, look, "span" if _repeats(members, "member_id") else None)
     _table(text, "claims", claims, look, "line" if _repeats(claims, "claim_id") else None)
-    if further:
+
+
+def _events(
+    text: Text,
+    look: Look,
+    tables: Mapping[str, Mapped],
+    declared: Mapping[str, Mapping[str, Made]],
+    vocabulary: Mapping[str, DeliveredTable],
+) -> None:
+    """Other tables of events, and the vocabulary that says what their codes mean."""
+    others = {name: mapped for name, mapped in tables.items() if name not in ("members", "claims")}
+    if others:
+        text.comment("An unknown code is counted, whoever has one is not released, and too many refuse the delivery.", 2)
+        text.add("unknown_codes", "blank", 2)
+        text.lines.append("  events:")
+    for name, mapped in others.items():
+        _table(text, name, mapped, look, None, 4)
+        for made in declared[name].values():
+            check_codes(text, mapped.table, made, vocabulary)
+    if others and vocabulary:
+        named = {name: {"file": one.file} | ({"table": one.table} if one.table else {}) for name, one in vocabulary.items()}
+        delimiters = {one.delimiter for one in vocabulary.values()} - {","}
+        text.add("vocabulary", named | ({"delimiter": sorted(delimiters)[-1]} if delimiters else {}), 2)
+
+
+def _further(text: Text, further: Sequence[Further]) -> None:
+    """Tables that are no events, each with the reason why the release goes without it."""
+    if not further:
+        return
+    if any(one.left_out is None for one in further):
         text.comment(
-            "Describe tables of events in `events` and `columns`, or go without: a run refuses while they are listed here.", 2
+            "Describe tables of events in `events` and `columns`, or say why the release goes without them (left_out): a run "
+            "refuses while a table is listed here without a reason.",
+            2,
         )
-        text.lines.append("  further_tables:")
-        for table, holds in further:
-            one = {"file": table.file} | ({"table": table.table} if table.table else {}) | {"holds": holds}
-            text.lines.append(f"    - {scalar(one)}  # {table.rows:,} row{'s' * (table.rows != 1)}")
+    if left_out := [one.holds for one in further if one.left_out is not None]:
+        text.check(f"left out: {names(left_out)}. No list searches them: check that they have neither codes nor free text", 2)
+    text.lines.append("  further_tables:")
+    for one in further:
+        listed = {"file": one.table.file} | ({"table": one.table.table} if one.table.table else {}) | {"holds": one.holds}
+        listed |= {"left_out": one.left_out} if one.left_out is not None else {}
+        text.lines.append(f"    - {scalar(listed)}  # {one.table.rows:,} row{'s' * (one.table.rows != 1)}")
 
 
 def _repeats(mapped: Mapped, key: str) -> bool:
@@ -221,21 +272,21 @@ def _repeats(mapped: Mapped, key: str) -> bool:
     return column is not None and column.distinct < column.filled
 
 
-def _table(text: Text, role: Role, mapped: Mapped, look: Look, unit: str | None) -> None:
-    table = mapped.table
-    text.lines.append(f"  {role}:")
+def _table(text: Text, name: str, mapped: Mapped, look: Look, unit: str | None, indent: int = 2) -> None:
+    table, inside = mapped.table, indent + 2
+    text.lines.append(f"{' ' * indent}{name}:")
     if look.is_folder:
-        text.add("file", table.file, 4)
+        text.add("file", table.file, inside)
     if table.file.endswith(".zip"):
-        text.check("a run reads no zip files of tables: unpack it, or pack it with gzip", 4)
+        text.check("a run reads no zip files of tables: unpack it, or pack it with gzip", inside)
     if table.table:
-        text.add("table", table.table, 4)
+        text.add("table", table.table, inside)
     if unit:
         key = mapped.look("member_id" if unit == "span" else "claim_id")
         told = "spans, several rows per person" if unit == "span" else "claim lines, several rows per claim"
         count = f"{table.rows:,} rows, {key.distinct if key else 0:,} values of {key.name if key else ''}"
-        text.check(f"rows are {told} ({count}), which are joined", 4)
-        text.add("unit", unit, 4)
+        text.check(f"rows are {told} ({count}), which are joined", inside)
+        text.add("unit", unit, inside)
 
 
 def _columns(
@@ -245,7 +296,12 @@ def _columns(
     sections: Mapping[str, Any],
 ) -> None:
     """Add what each column is read from, its role, and how it is released; `declared` are those of each table."""
-    source = {role: {"columns": mapped.columns, "date_formats": _date_formats(mapped)} for role, mapped in tables.items()}
+    described = {
+        role: {"columns": mapped.columns, "date_formats": _date_formats(mapped)}
+        | ({"same_as_claims": mapped.same_as_claims} if mapped.same_as_claims else {})
+        for role, mapped in tables.items()
+    }
+    source = {role: described.pop(role) for role in ("members", "claims")} | {"events": described}
     values = {"source": source, "columns": declared, "quasi_identifiers": sections["quasi_identifiers"]}
     text.comment("What each column of the delivery is to its release. Columns that are not listed are not read.")
     if own := [name for columns in declared.values() for name in columns]:
@@ -285,9 +341,12 @@ def _names_system(column: DeliveredColumn) -> bool:
     return re.search(signatures()["system"], plain_name(column.name)) is not None
 
 
-def _diagnosis_codes(text: Text, claims: Mapped) -> str | dict[str, str]:
+def _diagnosis_codes(text: Text, claims: Mapped, of_events: Sequence[str]) -> str | dict[str, str]:
     """The system of the diagnoses, after a comment with the share of each column."""
     columns = [column for name in claims.columns if name in DIAGNOSIS_COLUMNS and (column := claims.look(name))]
+    if not columns and of_events:
+        text.check(f"the claims have no column of diagnoses, which are searched in {names(of_events)} alone")
+        return DIAGNOSIS_CODES[ICD10]
     if not columns:
         text.check("no column of ICD-9-CM or ICD-10-CM diagnoses was found: without one, no sensitive code is searched")
         return DIAGNOSIS_CODES[ICD10]
@@ -310,7 +369,7 @@ def _diagnosis_codes(text: Text, claims: Mapped) -> str | dict[str, str]:
     return DIAGNOSIS_CODES[system]
 
 
-def _declared(members: Mapped) -> Iterator[tuple[str, tuple[dict[str, str], dict[str, object]]]]:
+def _declared(members: Mapped) -> Iterator[tuple[str, Made]]:
     """Columns of members that others may know: how each is made, and its hierarchy."""
     used = {theirs.lower() for theirs in members.columns.values()}
     for name, pattern in signatures()["known"].items():
@@ -321,7 +380,8 @@ def _declared(members: Mapped) -> Iterator[tuple[str, tuple[dict[str, str], dict
                 continue
             used.add(column.name.lower())
             made = {"kind": "zip3" if name == "zip" else "text", "from": column.name, "meaning": f"{column.name} of the member"}
-            yield ("zip3" if name == "zip" else name), (made, {"kind": "prefixes", "lengths": [None, 0], "missing_joins": ANY})
+            levels = {"kind": "prefixes", "lengths": [None, 0], "missing_joins": ANY}
+            yield ("zip3" if name == "zip" else name), Made(made, levels)
             break
 
 
@@ -334,13 +394,26 @@ def _of_kind(claims: Mapped, kind: str) -> Iterator[DeliveredColumn]:
             yield column
 
 
-def _columns_of_codes(claims: Mapped) -> Iterator[tuple[str, tuple[dict[str, str], dict[str, object]]]]:
+def _columns_of_codes(claims: Mapped) -> Iterator[tuple[str, Made]]:
     """The first column of codes of each kind whose groups ship: how it is made, and its hierarchy."""
     for kind in CODE_GROUPINGS:
         for column in _of_kind(claims, kind) if kind in signatures()["codes"] else ():
             made = {"kind": kind, "from": column.name, "meaning": f"group of {column.name}"}
-            yield kind, (made, {"kind": "prefixes", "lengths": [None, 0]})
+            yield kind, Made(made, {"kind": "prefixes", "lengths": [None, 0]})
             break
+
+
+def _declared_by_layout(text: Text, name: str, claims: Mapped, known: KnownTable) -> Iterator[tuple[str, Made]]:
+    """The columns of claims that the layout declares, and a table beside the policy for the groups of one."""
+    for own, stated in known.declared.items():
+        columns = [claims.table.column(stated[key]) for key in ("from", "until") if key in stated]
+        if any(column is None or column.kind == "blank" for column in columns):
+            continue
+        entry = {key: value for key, value in stated.items() if key not in ("groups", "hierarchy")}
+        if "groups" in stated:
+            entry["file"] = f"{name}_{own}.csv"
+            text.files[entry["file"]] = "".join(f"{code};{group}\n" for code, group in stated["groups"].items())
+        yield own, Made(entry, stated["hierarchy"])
 
 
 def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:
@@ -353,16 +426,8 @@ def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:
         text.comment(f"{mapped.table.shown}, not read: {names(left)}. Declare what recipients need (columns).{more}")
 
 
-def _sections(
-    members: Mapped,
-    claims: Mapped,
-    declared: Mapping[str, Mapping[str, object]],
-    coded: Mapping[str, Mapping[str, object]],
-) -> dict[str, Any]:
-    """What does not depend on the files: the thresholds of the base, for the columns that the delivery has.
-
-    `declared` and `coded` are the hierarchies of declared columns of members and of claims.
-    """
+def _sections(members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[str, Made]]) -> dict[str, Any]:
+    """What does not depend on the files: the thresholds of the base, for the columns that the delivery has."""
     base = policy_by_name(BASE)
     values: dict[str, Any] = copy.deepcopy(dict(shipped_values(BASE)))
     has = {*members.columns, *claims.columns}
@@ -370,16 +435,21 @@ def _sections(
         table: [qi for qi in values["quasi_identifiers"][table] if _is_made(qi["column"], has)]
         for table in ("members", "claims")
     }
-    for table, names_of in (("members", declared), ("claims", coded)):
-        listed[table] += [{"column": name, "release_as": name.title().replace("_", ""), "hierarchy": name} for name in names_of]
+    own: dict[str, Made] = {}
+    for table, made_of in declared.items():
+        own |= made_of
+        listed["members" if table == "members" else "claims"] += [
+            {"column": name, "release_as": name.title().replace("_", ""), "hierarchy": _hierarchy_name(name, made)}
+            for name, made in made_of.items()
+        ]
+    if len(declared) > 2:
+        _search_in_events(values["removal"], claims, {one.of for one in own.values() if one.of is not None})
     columns = {qi["column"] for qi in (*listed["members"], *listed["claims"])}
     dimensions = [{**one, "columns": [name for name in one["columns"] if name in columns]} for one in values["dimensions"]]
-    dimensions = [one for one in dimensions if one["columns"]] + [
-        {"name": name, "columns": [name]} for name in (*declared, *coded)
-    ]
+    dimensions = [one for one in dimensions if one["columns"]] + [{"name": name, "columns": [name]} for name in own]
     used = {qi["hierarchy"] for qi in (*listed["members"], *listed["claims"])}
     hierarchies = {name: _plain(one) for name, one in values["hierarchies"].items() if name in used}
-    hierarchies |= {name: dict(one) for name, one in (*declared.items(), *coded.items())}
+    hierarchies |= {name: dict(one.hierarchy) for name, one in own.items() if not isinstance(one.hierarchy, str)}
     kept = {
         **values,
         "quasi_identifiers": listed,
@@ -393,7 +463,7 @@ def _sections(
         name: level
         for name, level in values["number_of_claims"]["reference"].items()
         if name in {one["name"] for one in dimensions}
-    } | dict.fromkeys(declared, ANY)
+    } | dict.fromkeys(declared["members"], ANY)
     kept["detail_at_least"] = {name: least for name, least in values["detail_at_least"].items() if name in released}
     kept["inference"]["columns"] = [
         name for name in values["inference"]["columns"] if name not in KNOWN or name in {*columns, *moved}
@@ -407,6 +477,25 @@ def _sections(
             or getattr(base, name) != field.get_default(call_default_factory=True)
         )
     }
+
+
+def _hierarchy_name(name: str, made: Made) -> str:
+    return made.hierarchy if isinstance(made.hierarchy, str) else name
+
+
+def _search_in_events(removal: dict[str, Any], claims: Mapped, declared: Set[str]) -> None:
+    """Where claims have no codes of a kind, and another table of events has, which must be readable, claims need none.
+
+    Only claims have places. They need none where there are diagnoses: what a place tells of its visitors, these tell, too.
+    """
+    delivered = {"diagnosis": "diagnosis_1", "procedure": "cpt", "place": "place"}
+    absent = [kind for kind, column in delivered.items() if column not in claims.columns]
+    has_diagnoses = "diagnosis" not in absent or "diagnosis" in declared
+    searched = [kind for kind in absent if kind in declared or (kind == "place" and has_diagnoses)]
+    if searched:
+        removal["coded_claims_at_least"] = dict.fromkeys(searched)
+    if "procedure" in absent:
+        removal["non_procedure_claims"] = False
 
 
 def _plain(hierarchy: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,10 +19,42 @@ _RELATED = 0.9
 
 @dataclass(frozen=True)
 class KnownTable:
-    """What a layout says of a table: its columns by canonical name, and how it codes sex."""
+    """What a layout says of a table: its columns by canonical name, how it codes sex, and columns to declare."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     sex_values: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KnownEvents:
+    """What a layout says of another table of events.
+
+    Attributes
+    ----------
+    name
+        What the policy calls it.
+    columns
+        Canonical column -> its name, or names of which a table has one.
+    same_as_claims
+        Columns of providers who are those of the claims.
+    codes
+        Its column of codes; see `layouts.yaml`.
+    """
+
+    name: str
+    columns: Mapping[str, str | Sequence[str]]
+    same_as_claims: Sequence[str]
+    codes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Further:
+    """A table that is neither: what it holds, and why a release goes without it, if the layout says."""
+
+    table: DeliveredTable
+    holds: str
+    left_out: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,17 +70,23 @@ class Recognized:
     members, claims
         Each a table with what the layout says of it; None: there is none.
     further
-        Tables of other events or spans, each with what it holds.
+        Tables of spans or other things.
     also
         More tables of members or claims, each with its role: a shipped policy may read several.
+    events
+        Other tables of events, each with what the layout says of it.
+    vocabulary
+        The tables that say what concepts mean, by name.
     """
 
     layout: str | None
     like: str | None
     members: tuple[DeliveredTable, KnownTable] | None
     claims: tuple[DeliveredTable, KnownTable] | None
-    further: tuple[tuple[DeliveredTable, str], ...]
+    further: tuple[Further, ...]
     also: tuple[tuple[DeliveredTable, str], ...] = ()
+    events: tuple[tuple[DeliveredTable, KnownEvents], ...] = ()
+    vocabulary: Mapping[str, DeliveredTable] = field(default_factory=dict)
 
 
 @cache
@@ -64,11 +102,17 @@ def recognize(look: Look) -> Recognized:
 
 
 def _certainty(found: Recognized) -> int:
-    return 0 if found.members is None or found.claims is None else 2 + len(found.further)
+    return (
+        0
+        if found.members is None or found.claims is None
+        else 2 + len(found.further) + len(found.events) + len(found.vocabulary)
+    )
 
 
 def _by_headers(tables: Sequence[DeliveredTable], layout: Mapping[str, Any]) -> Recognized:
     roles: dict[str, tuple[DeliveredTable, KnownTable]] = {}
+    events: dict[str, tuple[DeliveredTable, KnownEvents]] = {}
+    vocabulary: dict[str, DeliveredTable] = {}
     further, also = [], []
     for table in tables:
         names = {column.name.lower() for column in table.columns}
@@ -76,15 +120,22 @@ def _by_headers(tables: Sequence[DeliveredTable], layout: Mapping[str, Any]) -> 
         found = next(fits, None)
         if found is None:
             continue
-        if found["role"] == "further":
-            further.append((table, found["holds"]))
-        elif found["role"] in roles:
-            also.append((table, found["role"]))
+        role, name = found["role"], found.get("name", found["role"])
+        if role == "further" or name in {*events, *vocabulary}:
+            further.append(Further(table, found.get("holds", f"more {name}"), found.get("left_out")))
+        elif role == "events":
+            events[name] = table, KnownEvents(name, found["columns"], found.get("same_as_claims", ()), found["codes"])
+        elif role == "vocabulary":
+            vocabulary[name] = table
+        elif role in roles:
+            also.append((table, role))
         else:
-            roles[found["role"]] = (table, KnownTable(found.get("columns", {}), found.get("sex_values", {})))
+            known = KnownTable(found.get("columns", {}), found.get("sex_values", {}), found.get("declared", {}))
+            roles[role] = (table, known)
     return Recognized(
-        layout["name"], layout.get("like"), roles.get("members"), roles.get("claims"), tuple(further), tuple(also)
-    )
+        layout["name"], layout.get("like"), roles.get("members"), roles.get("claims"), tuple(further), tuple(also),
+        tuple(events[name] for name in sorted(events)), vocabulary,
+    )  # fmt: skip
 
 
 def _by_contents(look: Look) -> Recognized:

@@ -21,7 +21,7 @@ from deid_assets.sources.duckdb_files import duckdb_tables
 from deid_assets.sources.files import IntakeState, SourceTable, naming_damaged_files, staged
 from deid_assets.sources.layout import parsed_day
 from deid_assets.sources.received import delivered_files
-from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET, columns_of_file, stage_file
+from deid_assets.sources.text_tables import BESIDE_FILES, CSV, DUCKDB, PARQUET, columns_of_file, stage_file
 from deid_assets.store.tables import literal, quoted
 
 Kind = Literal["blank", "integer", "decimal", "date", "text"]
@@ -32,6 +32,7 @@ PROCEDURES = "CPT or HCPCS"
 PLACES, SPECIALTIES, ZIP, SEX_WORDS, SEX_DIGITS = "places of service", "specialties", "ZIP codes", "sex", "sex as 1 and 2"
 IDENTIFIERS, CODING_SYSTEMS = "direct identifiers", "coding systems"
 REVENUE, TAXONOMY, NDC = "revenue codes", "taxonomy codes", "NDCs"
+DECIMAL_NUMBERS = "whole numbers with decimals"
 
 DATE_FORMATS = (
     "%Y-%m-%d", "%Y%m%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d%b%Y", "%m/%d/%y",
@@ -42,6 +43,7 @@ BOUNDS = (1, 10, 20, 50, 100, 120, 200, 500, 1_000)
 
 PERSON = re.compile("member|person|patient|bene|subscriber|enrollee", re.IGNORECASE)
 """Names of columns that identify people."""
+BESIDE = "macOS wrote it beside another file, and it is no table"
 
 _SUFFIXES = (*CSV, *PARQUET, *DUCKDB)
 _DELIMITERS = (",", ";", "\t", "|")
@@ -65,6 +67,7 @@ _SYSTEMS = {
     REVENUE: has_group("v", "revenue_group"),
     TAXONOMY: has_group("v", "taxonomy_kind"),
     NDC: f"{ndc_of('v')} IS NOT NULL OR regexp_full_match(v, '[0-9]{{10}}')",
+    DECIMAL_NUMBERS: "regexp_full_match(v, '[0-9]+[.]0+')",
     ZIP: "regexp_full_match(v, '[0-9]{5}(-?[0-9]{4})?')",
     SEX_WORDS: "upper(v) IN ('F', 'M', 'FEMALE', 'MALE')",
     SEX_DIGITS: "v IN ('1', '2')",
@@ -251,6 +254,9 @@ def _staged(staging: IntakeState, root: Path) -> tuple[list[_Staged], dict[str, 
     for path in files:
         name = str(path.relative_to(root)) if root.is_dir() else path.name
         if root.is_dir() and not name.lower().endswith((*_SUFFIXES, ".zip")):
+            continue
+        if root.is_dir() and path.name.startswith(BESIDE_FILES):
+            passed[name] = BESIDE
             continue
         try:
             for one in _tables_of(staging, path, name):

@@ -9,7 +9,7 @@ from deid_assets.policy.form import FORMAT
 from deid_assets.policy.proposal.claims import BASE, propose_claims
 from deid_assets.policy.proposal.flat import propose_flat
 from deid_assets.policy.proposal.layouts import Recognized, recognize
-from deid_assets.policy.proposal.looking import DeliveredTable, Look, look_at
+from deid_assets.policy.proposal.looking import BESIDE, DeliveredTable, Look, look_at
 from deid_assets.policy.proposal.writing import Text
 from deid_assets.policy.scaffold import Heading, like_shipped, quoted_text, require_free_name, shipped_values, write_new
 
@@ -80,7 +80,7 @@ def propose(delivery: Path, file: Path, heading: Heading, folder: Path | None = 
     text.check("who receives the release, and on what terms")
     text.add("recipients", {key: str(value).strip() for key, value in shipped_values(BASE)["recipients"].items()})
     if found.members is not None and found.claims is not None:
-        propose_claims(text, look, found.members, found.claims, found.further)
+        propose_claims(text, heading.name, look, found)
     else:
         propose_flat(text, heading.name, look, _largest(delivery, look))
     written = write_new(file, text.yaml, heading, text.files)
@@ -97,7 +97,7 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
     """What the delivery contains, a line for each table."""
     if found.layout is not None:
         yield f"Layout: {found.layout}."
-    used: list[DeliveredTable] = [table for table, _ in found.further]
+    used: list[DeliveredTable] = [one.table for one in found.further]
     if found.members is None or found.claims is None:
         largest = max(look.tables, key=lambda table: table.rows)
         yield f"{largest.shown}: a flat table, {_size(largest)}"
@@ -111,13 +111,20 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
         for table, role in found.also if found.like is not None else ():
             used.append(table)
             yield f"{table.shown}: {role}, {_size(table)}"
-        for table, holds in found.further:
-            yield f"{table.shown}: {holds}, for you to describe or to leave out, {_size(table)}"
+        used += [*(table for table, _ in found.events), *found.vocabulary.values()]
+        for table, events in found.events if found.like is None else ():
+            yield f"{table.shown}: {events.name}, a table of events, {_size(table)}"
+        for table in found.vocabulary.values():
+            yield f"{table.shown}: says what concepts mean, {_size(table)}"
+        for one in found.further:
+            what = "for you to describe or to leave out" if one.left_out is None else "left out"
+            yield f"{one.table.shown}: {one.holds}, {what}, {_size(one.table)}"
     others = [table for table in look.tables if table not in used]
     if others:
         yield f"not used: {', '.join(f'{table.shown} ({_size(table)})' for table in others)}"
     for why in dict.fromkeys(look.passed_over.values()):
-        yield f"not looked at: {', '.join(name for name, reason in look.passed_over.items() if reason == why)}: {why}"
+        passed = [name for name, reason in look.passed_over.items() if reason == why]
+        yield f"not looked at: {f'{len(passed)} files ._*' if why == BESIDE else ', '.join(passed)}: {why}"
     if look.packed:
         yield "A run reads no zip file of several tables: unpack it into a folder."
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from deid_assets.policy.hierarchies.specs import FixedSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.problems import Path, Problem
-from deid_assets.policy.sections.columns import Drugs
+from deid_assets.policy.sections.columns import Concept, Drugs
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, OTHER_RELEASE_COLUMNS
 from deid_assets.reference.codes import is_ambiguous, ndc11
 from deid_assets.reference.known_columns import NUMBERS_OF_CLAIMS, STAYS
@@ -159,7 +159,7 @@ def drug_problems(policy: Policy) -> Iterator[Problem]:
                         "sensitive drugs, such as those against HIV, which are found by their ingredients: add them as a third "
                         "column (ndc;group;ingredients)",
                     )
-            elif _reads_drugs(column.made(table)):
+            elif not (isinstance(column, Concept) and column.of == "drug") and _reads_drugs(column.made(table)):
                 yield Problem(
                     here,
                     "reads NDCs, and no list of sensitive drugs reads a column of this kind: declare a column of claims "

@@ -25,12 +25,15 @@ from deid_assets.methods.preparation.rule_figures import (
     SENSITIVE,
     Figure,
     coded_claims,
+    coded_rows,
     readable,
 )
 from deid_assets.policy.models import Policy
 from deid_assets.sources.diagnosis_systems import SYSTEM_AT_LEAST
 from deid_assets.sources.layout import CLAIM_CODE_COLUMNS
 
+CODED_ROWS = 0.5
+"""Smallest share of the rows of another table of events that must have a code; no policy lowers it."""
 CHANCE = 0.01
 """A number of matches less probable than this is not attributed to chance."""
 
@@ -135,8 +138,13 @@ def _lists(policy: Policy) -> Iterator[Need]:
         rule = removal.rule_of_codes if removal.lists_codes else "removal.rare_visible_diseases"
         for kind in removal.listed_kinds:
             yield from _codes(policy, rule, kind)
-        for column in policy.columns.declared.coded if removal.lists_codes else ():
+        for column in policy.listed_columns:
             yield _readable_in(policy, rule, column)
+        for table, columns in policy.listed_columns_of_events.items():
+            yield Need(
+                rule, coded_rows(table), f"the rows of {table} with a code in {' or '.join(columns)}", CODED_ROWS,
+                "Read another column of codes (columns), or leave the table out",
+            )  # fmt: skip
 
 
 def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:

@@ -23,11 +23,11 @@ from deid_assets.policy.rules.claims import date_problems, diagnosis_code_proble
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.reserved_names import is_reserved
 from deid_assets.policy.sections import longitudinal
-from deid_assets.policy.sections.columns import MonthsEnrolled
+from deid_assets.policy.sections.columns import MonthsEnrolled, Results
 from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
-from deid_assets.sources.delivery import TablesSource
+from deid_assets.sources.delivery import DIAGNOSIS_COLUMNS, TablesSource
 from deid_assets.store.events import events_file, number_of
 
 if TYPE_CHECKING:
@@ -345,6 +345,11 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
 _TAKEN = ("members", "claims", "records", "people", "attrition", "characteristics", "distributions", "totals", "files")
 
 
+def _results(policy: Policy, table: str) -> list[str]:
+    """The declared columns of a table of events that are laboratory results, which no list of codes reads."""
+    return [name for name, column in policy.columns.events.get(table, {}).items() if isinstance(column, Results)]
+
+
 def _event_tables(policy: Policy) -> Iterator[Problem]:
     """A table of events is delivered, has columns by which the adversary knows it, and a file of its own in the release."""
     delivered = policy.source.events
@@ -371,17 +376,42 @@ def _event_tables(policy: Policy) -> Iterator[Problem]:
         if not set(policy.claim_columns_of(table)) & {*policy.columns.events.get(table, ())}:
             yield Problem(here, "has no quasi-identifier: say in `columns` what an adversary may know of its rows")
         coded = any(name in policy.columns.declared.coded for name in policy.columns.events.get(table, ()))
-        if policy.removal.lists_codes and not coded and one.without_codes is None:
+        if policy.removal.lists_codes and one.without_codes is None and _results(policy, table):
+            told = "a laboratory test may tell of a condition as a diagnosis does: say in without_codes why those listed do not"
+            yield Problem(here, f"{policy.removal.rule_of_codes} removes members for codes, and {told}")
+        elif policy.removal.lists_codes and not coded and one.without_codes is None:
             told = (
                 f"{policy.removal.rule_of_codes} removes members for codes, and the policy declares none of {table}: a "
-                "drug or a test tells as much as a diagnosis. Declare its codes (kind ndc, hcpcs_letter, cpt_section, "
-                "revenue_group or taxonomy_kind), or say in without_codes why it has none"
+                "drug or a test tells as much as a diagnosis. Declare its codes (kind ndc, diagnosis, concept, "
+                "hcpcs_letter, cpt_section, revenue_group or taxonomy_kind), or say in without_codes why it has none"
             )
             yield Problem(here, told)
         if policy.dates is not None and "service_date" not in one.columns:
             yield Problem((*here, "columns"), "service_date is not delivered, so no dates can be released")
         if table in policy.columns.members or table in policy.columns.of_events:
             yield Problem(here, f"a column is called {table}, too: choose another name")
+    for name in _results(policy, "claims") if policy.removal.lists_codes else ():
+        told = (
+            "a test may tell of a listed condition: deliver results as a table of events, and say in its without_codes why not"
+        )
+        yield Problem(("columns", "claims", name), told)
+    if delivered and isinstance(policy.source, TablesSource):
+        yield from _no_diagnoses(policy, policy.source)
+
+
+def _no_diagnoses(policy: Policy, source: TablesSource) -> Iterator[Problem]:
+    """A delivery whose claims need no diagnoses has them in another table, or the policy says why there are none."""
+    removal, claims = policy.removal, source.claims
+    asked = not removal.removes_members or removal.coded_claims_at_least.diagnosis is not None
+    if asked or claims is None or claims.without_codes is not None or not {*DIAGNOSIS_COLUMNS}.isdisjoint(claims.columns):
+        return
+    if all(one.kind != "diagnosis" for one in policy.columns.declared.coded.values()):
+        rule = removal.rule_of_codes if removal.lists_codes else "removal.rare_visible_diseases"
+        told = (
+            f"{rule} removes members for diagnoses, and the policy reads none: map those of the claims, declare those of "
+            "another table (kind diagnosis or concept), or say in without_codes why there are none"
+        )
+        yield Problem(("source", "claims"), told)
 
 
 def _identifying(policy: Policy) -> Iterator[Problem]:

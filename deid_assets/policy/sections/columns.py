@@ -6,22 +6,25 @@ names it.
 """
 
 import datetime
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, model_validator
 
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
 from deid_assets.policy.sections.table_file import TableFile
-from deid_assets.reference.codes import is_ambiguous, ndc11
+from deid_assets.reference.codes import DiagnosisSystem, is_ambiguous, ndc11, plain_code
 from deid_assets.reference.geography import SUPPRESSED, kept_prefixes
-from deid_assets.reference.groups import CodeGrouping, group_names
+from deid_assets.reference.groups import GROUP_NAMES, CodeGrouping, group_names, known_codes
 from deid_assets.sources import derivations
+from deid_assets.sources.concepts import ConceptKind, Meaning, concept_book, diagnosis_book, named_drug_book
 from deid_assets.sources.delivery import MOST_YEARS, DateFormat
-from deid_assets.sources.derivations import MILLIONTHS, Declared, Derivation, MeasuredTest, ResultCells, TypedColumn
+from deid_assets.sources.derivations import MILLIONTHS, CodeBook, Declared, Derivation, MeasuredTest, ResultCells, TypedColumn
+from deid_assets.sources.diagnosis_systems import canonical
 from deid_assets.store.tables import literal
 
 LARGEST = 1_000_000
@@ -176,13 +179,17 @@ class Drugs(DeclaredColumn, TableFile):
         description="name of the column of NDCs in the delivery; source.unknown_codes says what becomes of those that the "
         "table lacks",
     )
-    file: Said = Field(
+    file: Said | None = Field(
+        None,
         description="path of the table, below the policy's folder: one row per drug, `ndc;group;ingredients`, no header; "
-        "without ingredients only where no list names drugs: members with a listed ingredient are removed"
+        "without ingredients only where no list names drugs: members with a listed ingredient are removed. null: there is none "
+        "yet, so that every NDC is unknown",
     )
 
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> "Drugs":
+        if self.file is None:
+            return self
         self.read_file(info)
         if len(self.rows[0]) not in (2, 3):
             raise ValueError(
@@ -210,7 +217,7 @@ class Drugs(DeclaredColumn, TableFile):
     @property
     def names_ingredients(self) -> bool:
         """Whether the table says the ingredients of each drug."""
-        return len(self.rows[0]) == 3
+        return all(len(row) == 3 for row in self.rows)
 
     @property
     def groups(self) -> Mapping[str, str]:
@@ -238,6 +245,109 @@ class Drugs(DeclaredColumn, TableFile):
     def values(self) -> tuple[str, ...]:
         """The groups."""
         return tuple(dict.fromkeys(group for group, _ in self.drugs.values()))
+
+
+class Diagnosis(DeclaredColumn):
+    """The primary condition group of a diagnosis, as of those of claims."""
+
+    kind: Literal["diagnosis"]
+    from_: Theirs = Field(
+        alias="from",
+        description="name of the column of ICD codes in the delivery; lists of sensitive codes read it, and "
+        "source.unknown_codes says what becomes of unknown ones",
+    )
+    system: DiagnosisSystem = Field(description="the coding system of all of them: those of the other one are unknown")
+
+    def made(self, table: str) -> Derivation:
+        """A code of the other system is unknown, or is read as the one that it is here."""
+        cell = TypedColumn(self.from_, "text")
+        code = canonical(self.system, f"upper({cell.sql})")
+        book = CodeBook(f"diagnoses_of_{table}_{cell.raw}_{self.system}", code, diagnosis_book, is_text=True)
+        return derivations.booked_code(table, (cell,), "diagnosis", book)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The groups."""
+        return GROUP_NAMES["diagnosis"]
+
+
+class Concept(DeclaredColumn, TableFile):
+    """The group of a concept of an OMOP vocabulary, or of a code of a system such as SNOMED CT, by a table of the policy."""
+
+    kind: Literal["concept"]
+    of: ConceptKind = Field(
+        description="what the concepts are; the codes of this kind that a concept stands for give its group"
+    )
+    from_: Theirs = Field(
+        alias="from",
+        description="name of the column of concepts in the delivery; whole numbers with decimals lose these. Lists of "
+        "sensitive codes read what concepts stand for; source.unknown_codes says what becomes of those that stand for nothing",
+    )
+    named: Theirs | None = Field(
+        None,
+        description="of drugs: name of a column with their names as RxNorm writes them, in which lists look for ingredients, "
+        "too; a drug is known by its name only if that names an ingredient of the table or of the vocabulary's RxNorm",
+    )
+    file: Said | None = Field(
+        None,
+        description="path of a table, below the policy's folder, that goes before the vocabulary: one row per concept, "
+        "`concept;group;codes`, no header. The codes that the concept stands for have blanks between them (`icd10cm:E119` of "
+        "ICD-10-CM, `25000` of ICD-9-CM, `99213` of CPT or HCPCS); of drugs, they are names of ingredients",
+    )
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> "Concept":
+        if self.named is not None and self.of != "drug":
+            raise ValueError("named is for drugs: lists read names of ingredients, and codes of everything else")
+        if self.file is None:
+            return self
+        self.read_file(info)
+        if len(self.rows[0]) != 3:
+            raise ValueError(
+                f"file {self.file} has {len(self.rows[0])} columns; a table of concepts has three, `concept;group;codes`"
+            )
+        if len(self.meanings) < len(self.rows):
+            raise ValueError(f"file {self.file} has a concept twice: each has one group")
+        if no_group := sum(not row[1].strip() for row in self.rows):
+            raise ValueError(f"file {self.file}: {no_group:,} rows have no group")
+        if self.of == "drug":
+            unread = sum(not re.search("[A-Za-z]{3}", row[2]) for row in self.rows)
+            told = "name no ingredient: write names, as RxNorm does"
+        else:
+            codes = sorted({code for one in self.meanings.values() for code in one.stands_for})
+            known = known_codes(codes, self.of)
+            unknown = set(known.loc[~known["known"], "code"])
+            unread = sum(not unknown.isdisjoint(one.stands_for) for one in self.meanings.values())
+            told = f"stand for codes that are no known {self.of} codes"
+        if unread:
+            raise ValueError(f"file {self.file}: {unread:,} rows {told}")
+        return self
+
+    @cached_property
+    def meanings(self) -> Mapping[str, Meaning]:
+        """Concept -> what the table says."""
+        return {
+            row[0].strip(): Meaning(row[1], (row[2].lower(),) if self.of == "drug" else tuple(map(plain_code, row[2].split())))
+            for row in self.rows
+        }
+
+    def made(self, table: str) -> Derivation:
+        """As the table says, or else the delivered vocabulary."""
+        cells = tuple(TypedColumn(column, "text") for column in (self.from_, self.named) if column is not None)
+        told = hashlib.sha256(repr((self.of, self.named, sorted(self.rows))).encode()).hexdigest()[:16]
+        code, read = derivations.whole_number(cells[0].sql), partial(concept_book, of=self.of, own=self.meanings)
+        if self.named is not None:
+            code = derivations.code_and_name(code, cells[1].sql)
+            read = partial(named_drug_book, own=self.meanings)
+        book = CodeBook(f"concepts_of_{table}_{cells[0].raw}_{told}", code, read)
+        return derivations.booked_code(table, cells, self.of, book)
+
+    @property
+    def values(self) -> tuple[str, ...] | None:
+        """The groups, where the vocabulary gives no others."""
+        if self.of != "diagnosis":
+            return None
+        return tuple(dict.fromkeys((*GROUP_NAMES["diagnosis"], *(one.group for one in self.meanings.values()))))
 
 
 class Zip3(DeclaredColumn):
@@ -491,7 +601,9 @@ _OfEither = DeliveredText | DeliveredInteger | Grouped | Zip3 | Bins | Rounded |
 OfMembers = Annotated[
     _OfEither | AgeAt | MonthsEnrolled | CountOfClaims | SumOfClaims | AnyOfClaims, Field(discriminator="kind")
 ]
-OfClaims = Annotated[_OfEither | DaysSinceFirst | CodeGroup | Drugs | Results, Field(discriminator="kind")]
+OfClaims = Annotated[
+    _OfEither | DaysSinceFirst | CodeGroup | Drugs | Results | Diagnosis | Concept, Field(discriminator="kind")
+]
 
 
 class DeclaredColumns(Section):

@@ -9,13 +9,13 @@ from deid_assets.policy.sections.longitudinal import Said, Section
 class TableFile(Section):
     """A table of text, without a header: semicolons between the columns."""
 
-    file: Said
+    file: Said | None
     _rows: tuple[tuple[str, ...], ...] = PrivateAttr(())
     _digest: str = PrivateAttr("")
 
     def read_file(self, info: ValidationInfo) -> None:
         """Read the file once: a section that was already read may become part of another policy."""
-        if not self._rows:
+        if not self._rows and self.file is not None:
             self._rows, self._digest = read_rows(info.context, self.file)
 
     @property

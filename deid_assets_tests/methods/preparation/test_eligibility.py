@@ -49,12 +49,12 @@ class Delivery:
             "book", "kind VARCHAR, code VARCHAR, group_name VARCHAR, is_procedure BOOLEAN, removal_reason VARCHAR", rows
         )
 
-    def query(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE)):
+    def query(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE), **further):
         rows = self.store.table("quarantined", "source_table VARCHAR, raw_row VARCHAR", quarantined)
-        return eligibility.removed_members_query(self.members, self.claims, rows, self.book, opted_out, kinds)
+        return eligibility.removed_members_query(self.members, self.claims, rows, self.book, opted_out, kinds, **further)
 
-    def removed(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE)):
-        return self.store.rows(self.query(opted_out, quarantined, kinds))
+    def removed(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE), **further):
+        return self.store.rows(self.query(opted_out, quarantined, kinds, **further))
 
     def kept_claims(self, newborn_days=28, drop_non_procedures=True):
         query = eligibility.eligible_claims_query(self.members, self.claims, self.book, newborn_days, drop_non_procedures)
@@ -314,7 +314,15 @@ class TestCodesOfDeclaredColumns:
             "h": ("substance use", True),
         }
 
-    @pytest.mark.parametrize(("kinds", "who"), [(tuple(UNREADABLE), {"unread"}), (("diagnosis",), set()), ((), set())])
-    def test_one_that_cannot_be_read_removes_the_member_where_lists_have_more_than_diagnoses(self, kinds, who, store):
+    @pytest.mark.parametrize(
+        ("kinds", "reads", "who"),
+        [
+            (tuple(UNREADABLE), True, {"unread"}),
+            (("diagnosis",), False, set()),
+            (("diagnosis",), True, {"unread"}),
+            ((), True, set()),
+        ],
+    )
+    def test_one_that_cannot_be_read_removes_the_member_where_lists_read_it(self, kinds, reads, who, store):
         made = self.delivered(store, ("unread", "drug:metformin", 1), ("well", "drug:metformin", 0))
-        assert {row[0] for row in made.removed(kinds=kinds)} == who
+        assert {row[0] for row in made.removed(kinds=kinds, reads_declared=reads)} == who
