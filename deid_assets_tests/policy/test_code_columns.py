@@ -8,6 +8,7 @@ from deid_assets.policy.loading import load_policy, policy_from
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.needs import needs_of
 from deid_assets.release.reproduction import _write_policy
+from deid_assets_tests.scenarios.omop_delivery import OMOP
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 DRUGS = "61958-0701-01;antivirals;emtricitabine\n00093104801;diabetes;metformin\n"
@@ -177,6 +178,20 @@ class TestTablesOfConcepts:
             file.parent.mkdir()
             _write_policy(policy.content(), file, "2012-01-01T00:00:00Z")
             assert load_policy(file).hash == policy.hash
+
+    def test_a_policy_that_reads_no_diagnoses_says_why(self):
+        """OMOP without conditions: members are removed for diagnoses, and the claims need none."""
+        own = {name: one for name, one in OMOP["columns"].items() if name != "conditions"}
+        claims = [one for one in OMOP["quasi_identifiers"]["claims"] if one["column"] != "condition"]
+        events = {name: one for name, one in OMOP["source"]["events"].items() if name != "conditions"}
+        values = changed(OMOP, columns=own, source__events=events, quasi_identifiers__claims=claims)
+        values["dimensions"] = [one for one in values["dimensions"] if one["name"] != "condition"]
+        values["hierarchies"] = {name: one for name, one in values["hierarchies"].items() if name != "condition"}
+        with pytest.raises(PolicyError, match="removes members for diagnoses, and the policy reads none"):
+            policy_from(values)
+        reason = "All are of a screening whose result nobody wrote down."
+        stated = policy_from(changed(values, source__claims__without_codes=reason))
+        assert stated.source.claims.without_codes == reason and stated.hash != policy_from(OMOP).hash
 
     def test_a_diagnosis_has_the_groups_of_those_of_claims(self):
         policy = policy_from(declared(condition={"kind": "diagnosis", "system": "icd10cm"}))

@@ -124,7 +124,7 @@ def _visits(released: Released) -> tuple[str, str]:
     site = "f.Vendor" if VISITS in released.sites else "NULL::VARCHAR"
     given = (
         f"SELECT p.cdm_person, f.{day}::DATE, f.{day}::DATE, {provider}, {site} FROM file_{VISITS} AS f"
-        f" JOIN persons AS p ON p.cdm_member = f.MemberID WHERE f.{day} IS NOT NULL"
+        f" LEFT JOIN persons AS p ON p.cdm_member = f.MemberID WHERE f.{day} IS NOT NULL"
     )
     found = (
         "SELECT w.person_id, w.visit_start_date, w.visit_end_date, providers.pseudonym, sites.pseudonym"
@@ -159,7 +159,7 @@ def _of_events(released: Released, one: Cell) -> str:
     name = f"{one.table}.{one.column}" if one.target == "observation" else ""
     return (
         f"SELECT p.cdm_person, {day}, {literal(name)}, {label}, {provider}, {visit} FROM file_{one.table} AS f"
-        f" JOIN persons AS p ON p.cdm_member = f.MemberID WHERE f.{quoted(layout.date)} IS NOT NULL"
+        f" LEFT JOIN persons AS p ON p.cdm_member = f.MemberID WHERE f.{quoted(layout.date)} IS NOT NULL"
         + ("" if is_row(one, layout) else f" AND {label} IS NOT NULL")
     )
 

@@ -209,6 +209,9 @@ def _observations(
         f" {literal(f'Members.{column}')} AS named, f.{named(column)} AS label FROM persons AS f"
         f" WHERE f.{named(column)} IS NOT NULL"
         for place, column in enumerate(layout.members)
+    ] or [
+        "SELECT 0 AS place, cdm_person AS cdm_number, cdm_person, NULL::BIGINT AS cdm_providers, NULL::BIGINT AS visit,"
+        " NULL::VARCHAR AS named, NULL::VARCHAR AS label FROM persons WHERE false"
     ]
     if first_year is not None and layout.age_label is not None and births:
         born = years_of_birth(first_year, births)

@@ -207,6 +207,21 @@ def test_tables_that_do_not_say_what_the_release_says_are_refused(tmp_path, monk
     assert not (tmp_path / "cdm").exists()
 
 
+def test_events_of_nobody_are_refused(tmp_path):
+    """A release has every member of its events; of any other folder, the rows would be lost."""
+    with pytest.raises(ReleaseError, match="visit_occurrence does not read back as Claims of the release"):
+        export_omop(release(tmp_path / "release", {"Members": "MemberID,Age,Sex,Race\n900,40-59,F,\n"}), tmp_path / "cdm")
+    assert not (tmp_path / "cdm").exists()
+
+
+def test_members_may_have_no_columns(tmp_path):
+    own = POLICY["quasi_identifiers"] | {"members": []}
+    files = {"Members": "MemberID\n900\n800\n700\n"}
+    export_omop(release(tmp_path / "release", files, POLICY | {"quasi_identifiers": own}), tmp_path / "cdm")
+    assert rows(tmp_path / "cdm", "person", "person_id, year_of_birth") == [(1, 0), (2, 0), (3, 0)]
+    assert not [one for one in rows(tmp_path / "cdm", "observation", "observation_source_value") if "Members" in one[0]]
+
+
 def test_a_folder_that_exists_is_not_replaced(tmp_path):
     (tmp_path / "cdm").mkdir()
     with pytest.raises(ReleaseError, match="cdm exists already"):
