@@ -134,10 +134,11 @@ def named_drug_book(connection: duckdb.DuckDBPyConnection, codes: Sequence[str],
     pairs = {written: written.split(BETWEEN_CODE_AND_NAME, 1) for written in codes}
     found = _meanings(connection, list(dict.fromkeys(code for code, _ in pairs.values() if code)), "drug", own)
     ingredients = _ingredients(connection, own)
+    longest = max((len(name.split()) for name in ingredients), default=0)
     made = {}
     for written, (code, name) in pairs.items():
         meant = found.get(code, _Meant(None, (), is_known=False))
-        is_known = meant.is_known or _names_any(name, ingredients)
+        is_known = meant.is_known or _names_any(name, ingredients, longest)
         made[written] = _Meant(meant.group, [*meant.listed, *([f"drug:{name.lower()}"] if name else ())], is_known)
     return _book(made)
 
@@ -179,11 +180,13 @@ def _ingredients(connection: duckdb.DuckDBPyConnection, own: Mapping[str, Meanin
     return {text for name in named if re.search("[a-z]{3}", text := words(name or ""))}
 
 
-def _names_any(text: str, ingredients: Set[str]) -> bool:
-    """Whether an ingredient is in a text, as whole words."""
-    written, most = words(text).split(), max((name.count(" ") for name in ingredients), default=-1) + 1
+def _names_any(text: str, ingredients: Set[str], longest: int) -> bool:
+    """Whether an ingredient, of at most so many words, is in a text, as whole words."""
+    written = words(text).split()
     return any(
-        " ".join(written[first : first + count]) in ingredients for first in range(len(written)) for count in range(1, most + 1)
+        " ".join(written[first : first + count]) in ingredients
+        for first in range(len(written))
+        for count in range(1, longest + 1)
     )
 
 
