@@ -292,16 +292,19 @@ def test_events_of_omop_are_read_by_its_vocabulary(here, omop, tmp_path):
     printed, text = proposed(omop)
     assert "39 files ._*: macOS wrote it beside another file" in printed
     policy = load_policy(Path("ours.yaml"))
-    assert policy.event_tables == ("claims", "conditions", "drugs", "measurements", "procedures")
+    assert policy.event_tables == (
+        "claims", "conditions", "deaths", "devices", "drugs", "measurements", "observations", "procedures"
+    )  # fmt: skip
     assert set(policy.source.vocabulary.tables) == {"concept", "concept_relationship"}, "no concept has an ancestor there"
-    given_reasons(("observations", "devices", "deaths"))
+    assert not policy.source.unreadable
     assert policy.columns.claims["visit"].groups["9202"] == "outpatient"
     report = taken_in(omop, tmp_path)
     assert report.rows_kept["members"] == 28 and not report.quarantined
     unknown = [one.split(" in ")[0] for one in report.warnings if "are unknown (100.00%" in one]
     # Its vocabulary has no concept of ICD or CPT; the names of its drugs are those of RxNorm.
     assert unknown == [
-        "conditions: 435 of 435 codes", "measurements: 10,040 of 10,040 codes", "procedures: 1,649 of 1,649 codes"
+        "conditions: 435 of 435 codes", "deaths: 3 of 3 codes", "devices: 1 of 1 codes", "measurements: 10,040 of 10,040 codes",
+        "observations: 8,008 of 8,008 codes", "procedures: 1,649 of 1,649 codes",
     ]  # fmt: skip
 
 
