@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deid_assets.errors import ReleaseError
-from deid_assets.reference.known_columns import AGES, GROUPED, MEMBERS, PROVIDERS
+from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
+from deid_assets.reference.known_columns import AGES, GROUPED, MEMBERS
 from deid_assets.store.events import events_file
 
 Target = Literal["condition_occurrence", "procedure_occurrence", "drug_exposure", "measurement", "observation"]
@@ -19,7 +20,6 @@ _KINDS: Mapping[str, Target] = {
 _GROUPS: Mapping[str, Target] = {GROUPED["diagnosis"]: "condition_occurrence", GROUPED["procedure"]: "procedure_occurrence"}
 _TESTS = re.compile("measure|lab|test")
 _SEX = next(name for name, column in MEMBERS.items() if column.values == ("F", "M"))
-PSEUDONYMS = tuple(name for _, name in PROVIDERS.values())
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def layout_of(policy: Mapping[str, Any], columns: Mapping[str, Sequence[str]]) -
         one["release_as"]: one["column"] for one in (*policy["quasi_identifiers"]["claims"], *policy.get("attributes", ()))
     }
     kinds = {name: one for table, own in policy.get("columns", {}).items() if table != "members" for name, one in own.items()}
-    passed = {"MemberID", *PSEUDONYMS, "Year", dates["release_as"]}
+    passed = {*PSEUDONYM_COLUMNS, "Year", dates["release_as"]}
     events = {
         file: tuple(Cell(file, name, _target(file, released.get(name), kinds)) for name in names if name not in passed)
         for file, names in columns.items()
