@@ -2,5 +2,6 @@
 
 - `columns.py`: which column of the release is what in the CDM, by the policy that the manifest shows;
 - `tables.py`: the tables of the CDM as queries;
-- `export.py`: a verified release becomes a folder of tables, each cell of which is found again.
+- `reading_back.py`: what was written is compared with the release as a whole;
+- `export.py`: a verified release becomes a folder of tables, or nothing is written.
 """
