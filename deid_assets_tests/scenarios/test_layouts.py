@@ -33,9 +33,9 @@ def test_a_plan_of_the_omop_sample_names_its_size_and_the_codes_that_nothing_map
         packed.extractall(tmp_path / "omop")
     said = planned(tmp_path, tmp_path / "omop")
     assert "the delivery has 28 members, of whom about 3 would be released" in said
-    assert said.count("cannot pass") == 2 and "cannot apply to this delivery, for 3 reasons" in said
+    assert said.count("cannot pass") == 2 and "cannot apply to this delivery, for 6 reasons" in said
     named = re.findall("at least 0.99 of the codes in ([a-z_]+) known to the product", said)
-    assert named == ["condition", "test", "procedure_kind"]
+    assert named == ["condition", "cause", "device", "test", "observation", "procedure_kind"]
     assert "conditions: 435 of 435 codes in condition_concept_id are unknown (100.00%; 70 different ones)" in said
 
 
