@@ -1,12 +1,15 @@
 """The tables of README come from `deid_assets_tests.benchmarks`, which reads what commands print."""
 
+import importlib.util
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import deid_assets
-from deid_assets_tests.benchmarks import profile, releases, rotation
+from deid_assets_tests.benchmarks import against, page, profile, releases, rotation
 from deid_assets_tests.benchmarks.__main__ import Run, populations_table
+from deid_assets_tests.benchmarks.profile import Costs
 from deid_assets_tests.benchmarks.rotation import Population
 from deid_assets_tests.benchmarks.step_times import Alone, foretold
 
@@ -56,16 +59,72 @@ def test_tables_of_releases_show_what_the_public_manifest_measures(capsys):
     assert refused.measured == {}
 
 
+def costs(scale: float = 1.0, **further: float) -> Costs:
+    """What a run took: steps a, b and c, and what was taken before, between and after."""
+    steps = {"a": (3, 1), "b": (9, 2), "c": (0.1, 4), **{name: (cpu, 1) for name, cpu in further.items()}}
+    told = [{"name": f"p__{name}", "cpu": cpu * scale, "wall": 2 * cpu, "peak": peak} for name, (cpu, peak) in steps.items()]
+    cpu = sum(step["cpu"] for step in told) + 1.0
+    return Costs.read({"steps": told, "before": (5.0, 6.0), "after": (1.0, 1.0), "between": (cpu, 25.2)})
+
+
 def test_a_profile_says_what_every_large_step_the_start_and_the_rest_take():
-    steps = [
-        {"name": name, "cpu": cpu, "wall": 2 * cpu, "peak": peak}
-        for name, cpu, peak in (("a", 3, 1), ("b", 9, 2), ("c", 0.1, 4))
-    ]
-    told = {"steps": steps, "before": (5.0, 6.0), "after": (1.0, 1.0), "between": (13.1, 25.2)}
-    assert [(one.name, round(one.cpu, 3), round(one.wall, 3), one.peak) for one in profile.table(told)] == [
+    assert [(one.name, round(one.cpu, 3), round(one.wall, 3), one.peak) for one in profile.table(costs())] == [
         ("b", 9, 18, 2), ("a", 3, 6, 1), ("1 other steps", 0.1, 0.2, 4), ("start, until the first step", 5, 6, 0),
         ("between the steps", 1, 1, 0), ("end, after the last step", 1, 1, 0), ("**all**", 19.1, 32.2, 4),
     ]  # fmt: skip
+
+
+def test_versions_are_compared_by_the_least_of_their_rounds_and_held_to_a_limit():
+    before, now = [costs(1.5), costs(1.0)], [costs(1.25, new=100.0), costs(4.0, new=110.0)]
+    steps = against.compared(before, now)
+    assert [one.name for one in steps[:3]] == ["**all**", "new", "b"]
+    assert {one.name: one.ratio for one in steps if one.name in "abc"} == pytest.approx({"a": 1.25, "b": 1.25, "c": 1.25})
+    assert next(one for one in steps if one.name == "new").ratio is None
+    assert against.too_dear(steps, 1.3) == ["**all**"], "what is new counts in the whole run"
+    assert against.too_dear(against.compared(before, now[1:] * 2), 1.3) == ["**all**", "b", "a"]
+
+
+def test_another_version_is_measured_in_turns_and_a_dearer_step_fails(monkeypatch, capsys):
+    def made(arguments: list[str], environment: dict[str, str]) -> Costs:
+        ran.append((arguments, Path(environment["PYTHONPATH"]) == against.ROOT))
+        assert (Path(environment["PYTHONPATH"]) / "deid_assets" / "command_line" / "main.py").is_file()
+        return costs(2.0 if ran[-1][1] else 1.0)
+
+    ran: list[tuple[list[str], bool]] = []
+    monkeypatch.setattr(against, "measured", made)
+    with pytest.raises(SystemExit, match=r"cost more than 1.3 times what they did at \w+: all, b, a$"):
+        against.main(["HEAD", "--rounds", "2", "--limit", "1.3", "--members", "1500"])
+    assert ran == [(["--members", "1500"], mine) for mine in (False, True, False, True)]
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert ["b", "9.0", "18.0", "2.00", "2.00", "2.00"] in rows
+    assert (
+        len(subprocess.run(["git", "worktree", "list"], cwd=against.ROOT, capture_output=True, check=True).stdout.split(b"\n"))
+        == 2
+    )
+
+
+def test_blocks_of_the_page_name_commands_that_exist_and_are_filled_by_what_these_print(tmp_path, monkeypatch, capsys):
+    made = page.blocks(page.PAGE.read_text())
+    assert len(made) == page.PAGE.read_text().count("<!-- end -->") > 5
+    for block in made:
+        module = next(word for word in block.command.split() if word.startswith("deid_assets_tests"))
+        assert importlib.util.find_spec(module) and block.printed.strip() and block.needs <= set(page.GIVEN)
+    copy = tmp_path / "page.md"
+    copy.write_text(
+        "before\n<!-- printed by: python -c print(6*7) -->\nold\n<!-- end -->\n"
+        "<!-- printed by: echo {home} -->\nkept\n<!-- end -->\nafter\n"
+    )
+    monkeypatch.setattr(page, "PAGE", copy)
+    page.main([])
+    assert "left as it is, needs --home: echo {home}" in capsys.readouterr().out
+    assert [block.printed for block in page.blocks(copy.read_text())] == ["\n42\n\n", "kept\n"]
+    page.main(["echo", "--home", "a home"])
+    assert [block.printed for block in page.blocks(copy.read_text())] == ["\n42\n\n", "\na home\n\n"]
+    assert copy.read_text().startswith("before\n") and copy.read_text().endswith("after\n")
+    copy.write_text("<!-- printed by: false -->\nkept\n<!-- end -->\n")
+    with pytest.raises(SystemExit, match="ended with code 1"):
+        page.main([])
+    assert "kept" in copy.read_text()
 
 
 @pytest.mark.matrix

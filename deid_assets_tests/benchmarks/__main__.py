@@ -3,12 +3,13 @@
 python -m deid_assets_tests.benchmarks [--large]
 python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 200000
 python -m deid_assets_tests.benchmarks profile --flame flame.svg --members 20000
+python -m deid_assets_tests.benchmarks against COMMIT --members 20000
+python -m deid_assets_tests.benchmarks all
 """
 
 import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets_tests.benchmarks import profile
+from deid_assets_tests.benchmarks import against, page, profile
+from deid_assets_tests.benchmarks.timing import machine
 from deid_assets_tests.stages import STAGES
 
 OUTCOMES = {0: "published", 2: "refused", 1: "error"}
@@ -120,16 +122,6 @@ def populations_table(policy: str, sizes: list[int]) -> None:
         print(f"| {policy} | {members:,} | {released:,} | {measured} | {planned} | {outcome} |", flush=True)
 
 
-def machine() -> str:
-    """What the numbers were made on."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
-    model = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.machine(),
-    )
-    return f"{os.cpu_count()} cores ({model}), {memory:.0f} GB of memory, Python {platform.python_version()}."
-
-
 def synthetic_table(large: bool) -> None:
     """Time and memory of the default run, and of a large one."""
     print(
@@ -153,8 +145,9 @@ def synthetic_table(large: bool) -> None:
 
 def main() -> None:
     """Print the tables."""
-    if sys.argv[1:2] == ["profile"]:
-        profile.main(sys.argv[2:])
+    commands = {"profile": profile.main, "against": against.main, "all": page.main}
+    if command := commands.get("".join(sys.argv[1:2])):
+        command(sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also 1,130,000 members, which takes about ten minutes")

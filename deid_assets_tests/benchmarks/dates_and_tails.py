@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 
 from deid_assets.policy.loading import policy_by_name
-from deid_assets_tests.benchmarks.__main__ import machine
-from deid_assets_tests.benchmarks.timing import head, load, row
+from deid_assets_tests.benchmarks.timing import head, load, machine, row
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 
@@ -51,7 +50,7 @@ def main() -> None:
             write_policy(pipeline.home.policies, policy(METHODS["bins"]) | {"policy": name})
             pipeline.synthetic(KEY, asked.members, seed=1)
             pipeline.run(KEY, BEFORE)
-            print(f"{machine()} {load()} {pipeline.table(KEY, 'claims').count():,} claims. Seconds:\n")
+            print(f"{machine()} {pipeline.table(KEY, 'claims').count():,} claims. Seconds:\n")
             head("long tail", *STEPS)
             for method, long_tail in METHODS.items():
                 write_policy(pipeline.home.policies, policy(long_tail) | {"policy": name})

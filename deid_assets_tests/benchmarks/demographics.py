@@ -18,8 +18,7 @@ from deid_assets.assessments.demographic_verdicts import Question, alternatives,
 from deid_assets.methods.demographics.attributes import Attribute, date_attribute
 from deid_assets.sources.census import RACES
 from deid_assets.sources.demographics import cells_of_cohort
-from deid_assets_tests.benchmarks.__main__ import machine
-from deid_assets_tests.benchmarks.timing import head, load, row
+from deid_assets_tests.benchmarks.timing import head, machine, row
 
 STATES, ZIPS, COUNTIES = ("MN", "WI", "TN"), 200, 20
 RACES_AND_SHARES = dict(zip(RACES.values(), (0.75, 0.12, 0.01, 0.04, 0.01, 0.05, 0.02), strict=True))
@@ -58,7 +57,7 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=100_000)
     parser.add_argument("--dates", type=int, nargs="*", default=[0, 1, 2])
     asked = parser.parse_args()
-    print(f"{machine()} {load()} {asked.people:,} people of the cohort. Seconds:\n")
+    print(f"{machine()} {asked.people:,} people of the cohort. Seconds:\n")
     head("dates", "policies", "place the cohort", "verdicts", "compared", "discovery", "measured", "alternatives")
     for dates in asked.dates:
         rng = np.random.default_rng(7)

@@ -19,9 +19,8 @@ from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.home import Home
 from deid_assets_tests.benchmarks import executor_project
-from deid_assets_tests.benchmarks.__main__ import machine
 from deid_assets_tests.benchmarks.executor_project import EXECUTOR, EXECUTORS, POLICY
-from deid_assets_tests.benchmarks.timing import head, load, row
+from deid_assets_tests.benchmarks.timing import head, machine, row
 from deid_assets_tests.stages import STAGES
 
 
@@ -59,7 +58,7 @@ def main() -> None:
     parser.add_argument("stages", nargs="*", metavar="STAGE")
     asked = parser.parse_args()
     stages = asked.stages or ["intake", "preparation"]
-    print(f"{machine()} {load()} {asked.members:,} members, stages: {', '.join(stages)}.\n")
+    print(f"{machine()} {asked.members:,} members, stages: {', '.join(stages)}.\n")
     head("executor", "steps", "time", "a step")
     for executor in EXECUTORS:
         steps, seconds = materialized(executor, asked.members, stages)

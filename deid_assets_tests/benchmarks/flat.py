@@ -26,8 +26,7 @@ from deid_assets.methods.flat.search import FlatResult, entropy_losses, search_f
 from deid_assets.methods.population.longitudinal_data import Domain
 from deid_assets_tests.adult import adult_table
 from deid_assets_tests.benchmarks import flat_worker
-from deid_assets_tests.benchmarks.__main__ import machine
-from deid_assets_tests.benchmarks.timing import head, least_seconds, load, row
+from deid_assets_tests.benchmarks.timing import head, least_seconds, load, machine, row
 from deid_assets_tests.public_data import FOLDER
 
 SIZES = ((2, 1), (74, 20, 10, 5, 1), (5, 1), (7, 3, 1), (16, 8, 3, 1), (41, 5, 1), (8, 3, 1), (14, 4, 1), (2, 1))
@@ -176,7 +175,7 @@ def main() -> None:
     at_hand = not asked.rows and (FOLDER / "adult").is_dir()
     table = adult_table(FOLDER / "adult")[1] if at_hand else random_table(asked.rows or RECORDS[0])
     name = "Adult" if at_hand else "random table"
-    print(f"{machine()} {load()} {name}: {table.records:,} records, {len(all_nodes(table)):,} nodes, k = {K}.\n")
+    print(f"{machine()} {name}: {table.records:,} records, {len(all_nodes(table)):,} nodes, k = {K}.\n")
     compared(table, asked.rounds, asked.python)
     if asked.scaling:
         scaling(asked.rounds, asked.largest)

@@ -31,7 +31,7 @@ from deid_assets.methods.inference.gain import (
     predictions,
     resampled,
 )
-from deid_assets_tests.benchmarks.__main__ import machine
+from deid_assets_tests.benchmarks.timing import machine
 
 CODES, FIELDS, LEVELS = 12, 6, 8
 LABELS = 200

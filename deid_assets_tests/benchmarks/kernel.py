@@ -16,11 +16,10 @@ from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Generalization
-from deid_assets_tests.benchmarks.__main__ import machine
 from deid_assets_tests.benchmarks.heritage_size import CLAIMS, DIMENSIONS, MEMBERS, NODES, K, heritage_size
 from deid_assets_tests.benchmarks.kernel_others import with_duckdb, with_numpy, with_pandas
 from deid_assets_tests.benchmarks.kernel_scale import KEY, effort, flags_by, lattice, scaling
-from deid_assets_tests.benchmarks.timing import head, least_seconds, load, row
+from deid_assets_tests.benchmarks.timing import head, least_seconds, load, machine, row
 
 OTHERS = {"DuckDB": with_duckdb, "naive NumPy": with_numpy, "pandas": with_pandas}
 NAMES = {"numpy": "NumPy", "numba": "numba"}
@@ -84,7 +83,7 @@ def main() -> None:
 
     data = heritage_size(asked.members, asked.claims or round(asked.members * CLAIMS / MEMBERS))
     claims = max(len(known.codes) for known in data.known)
-    print(f"{machine()} {load()} {data.members:,} members, all released; {claims:,} claims.\n")
+    print(f"{machine()} {data.members:,} members, all released; {claims:,} claims.\n")
     computation = NodeComputation(data, DIMENSIONS, K)
     compared(computation, asked)
     if asked.effort or asked.all:

@@ -32,7 +32,7 @@ from deid_assets.release.manifest.certificate import certificate_editions, certi
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
-from deid_assets_tests.benchmarks.timing import head, row
+from deid_assets_tests.benchmarks.timing import head, machine, row
 
 POLICY, DELIVERY = "heritage_public", "synthetic-200000-1"
 KEY = bytes(range(16))
@@ -98,6 +98,7 @@ def search(delivery: str) -> None:
         rule = SearchRule(KEY, threshold, asked.error, asked.draws_at_most, asked.enough)
         found = search_lattice(computation.on(executor), losses.of_every_node(), rule)
     searched = time.monotonic() - started
+    print(f"{machine()}\n")
     head("engine", "nodes", "measured", "draws", "bit-sets, s", "search, s")
     measured = [node for node in found.nodes if node.reached == "measured"]
     draws = sum(node.draws or 0 for node in measured)

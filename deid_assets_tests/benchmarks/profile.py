@@ -12,13 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets.meter import Meter, peak_memory_gb
-from deid_assets_tests.benchmarks.timing import head, load, row
+from deid_assets_tests.benchmarks import measured_run
+from deid_assets_tests.benchmarks.timing import head, machine, row
 
 SHOWN = 0.5
 """Seconds of CPU or of wall time of a step that has a line of its own."""
@@ -44,87 +43,69 @@ class Cost:
     peak: float
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and of its children that ended."""
-    return sum(os.times()[:4])
+@dataclass(frozen=True)
+class Costs:
+    """What a run took: its steps, what came before, after and between them."""
+
+    steps: tuple[Cost, ...]
+    before: Cost
+    between: Cost
+    after: Cost
+
+    @classmethod
+    def read(cls, told: Mapping) -> "Costs":
+        """From what `measured_run` writes."""
+        steps = tuple(Cost(**{**step, "name": step["name"].rpartition("__")[2]}) for step in told["steps"])
+        cpu, wall = told["between"]
+        between = Cost("between the steps", cpu - sum(s.cpu for s in steps), wall - sum(s.wall for s in steps), 0.0)
+        before = Cost("start, until the first step", *told["before"], 0.0)
+        after = Cost("end, after the last step", *told["after"], 0.0)
+        return cls(steps, before, between, after)
+
+    @property
+    def whole(self) -> Cost:
+        """All of the run."""
+        return together("**all**", [*self.steps, self.before, self.between, self.after])
 
 
-class Profile:
-    """Measures the steps of a run in this process, one after the other, by the events that Dagster logs."""
-
-    def __init__(self) -> None:
-        self.steps: list[Cost] = []
-        self.started = self.ended = (0.0, 0.0)
-        self._step = (0.0, 0.0)
-        self._memory = Meter()
-
-    def event(self, kind: str, step: str) -> None:
-        """Note the start or the end of a step."""
-        now = cpu_seconds(), time.perf_counter()
-        if kind == "STEP_START":
-            self.started = self.started if self.steps or any(self.started) else now
-            self._step = now
-            self._memory.start("", step)
-        elif kind in ("STEP_SUCCESS", "STEP_FAILURE"):
-            cpu, wall = (end - start for end, start in zip(now, self._step, strict=True))
-            self.steps.append(Cost(step, cpu, wall, peak_memory_gb()))
-            self.ended = now
+def together(name: str, costs: Sequence[Cost]) -> Cost:
+    """What several take, one after the other."""
+    return Cost(name, sum(c.cpu for c in costs), sum(c.wall for c in costs), max((c.peak for c in costs), default=0.0))
 
 
-def measured(arguments: Sequence[str], file: Path) -> None:
-    """Run `deid run` in this process, and write what its steps took, whatever it ends with."""
-    began = time.perf_counter()
+def measured(arguments: Sequence[str], environment: Mapping[str, str]) -> Costs:
+    """What `deid run` takes, in a new home and in a process of its own.
 
-    from dagster import DagsterInstance
+    Parameters
+    ----------
+    arguments
+        Of `deid run`.
+    environment
+        Further variables: PYTHONPATH names another version of the package.
 
-    from deid_assets.command_line.main import main as deid
-
-    profile, handle = Profile(), DagsterInstance.handle_new_event
-
-    def noted(instance: DagsterInstance, event, **options) -> None:
-        if event.is_dagster_event and event.step_key:
-            profile.event(event.dagster_event.event_type_value, event.step_key)
-        handle(instance, event, **options)
-
-    DagsterInstance.handle_new_event = noted
-    try:
-        deid(["run", *arguments])
-    finally:
-        told = {
-            "steps": [asdict(step) for step in profile.steps],
-            "before": (profile.started[0], profile.started[1] - began),
-            "after": (cpu_seconds() - profile.ended[0], time.perf_counter() - profile.ended[1]),
-            "between": tuple(end - start for start, end in zip(profile.started, profile.ended, strict=True)),
-        }
-        file.write_text(json.dumps(told))
+    Raises
+    ------
+    SystemExit
+        The run ended neither with a publication nor with a refusal.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "told.json"
+        command = [sys.executable, "-P", "-W", "ignore", measured_run.__file__, str(file), *arguments]
+        _in_new_home(command, environment)
+        return Costs.read(json.loads(file.read_text()))
 
 
-def table(told: dict) -> list[Cost]:
+def table(costs: Costs) -> list[Cost]:
     """The costs to show, the largest first: of steps, of small ones together, of start and end, and between steps."""
-    steps = [Cost(**step) for step in told["steps"]]
-    large = [step for step in steps if max(step.cpu, step.wall) >= SHOWN]
-    small = [step for step in steps if step not in large]
-    cpu, wall = (
-        told["between"][i] - sum(values) for i, values in enumerate(zip(*((s.cpu, s.wall) for s in steps), strict=True))
-    )
-    parts = [
-        Cost(f"{len(small)} other steps", sum(s.cpu for s in small), sum(s.wall for s in small), _peak(small)),
-        Cost("start, until the first step", *told["before"], 0.0),
-        Cost("between the steps", cpu, wall, 0.0),
-        Cost("end, after the last step", *told["after"], 0.0),
-    ]
-    total = [*steps, *parts[1:]]
-    whole = Cost("**all**", sum(s.cpu for s in total), sum(s.wall for s in total), _peak(total))
-    return [*sorted(large, key=lambda step: -step.cpu), *parts, whole]
+    large = [step for step in costs.steps if max(step.cpu, step.wall) >= SHOWN]
+    small = [step for step in costs.steps if step not in large]
+    rest = [together(f"{len(small)} other steps", small), costs.before, costs.between, costs.after, costs.whole]
+    return [*sorted(large, key=lambda step: -step.cpu), *rest]
 
 
-def _peak(steps: Sequence[Cost]) -> float:
-    return max((step.peak for step in steps), default=0.0)
-
-
-def _in_new_home(command: Sequence[str]) -> None:
+def _in_new_home(command: Sequence[str], further: Mapping[str, str]) -> None:
     with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "DEID_HOME": home}
+        environment = {**os.environ, **further, "DEID_HOME": home}
         ended = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
@@ -137,8 +118,9 @@ def flame(file: Path, arguments: Sequence[str]) -> None:
     if shutil.which("py-spy") is None:
         sys.exit("--flame needs py-spy: pip install py-spy")
     program = [sys.executable, "-W", "ignore", "-m", "deid_assets", "run", *arguments]
-    sampled = ["py-spy", "record", "--threads", "--rate", "50", "--format", "flamegraph", "--output", str(file), "--", *program]
-    _in_new_home(sampled)
+    _in_new_home(
+        ["py-spy", "record", "--threads", "--rate", "50", "--format", "flamegraph", "--output", str(file), "--", *program], {}
+    )
     print(f"\nFlame graph: {file}")
 
 
@@ -146,23 +128,12 @@ def main(listed: Sequence[str]) -> None:
     """Print the table, and draw the graph if it is asked for."""
     parser = argparse.ArgumentParser(prog="python -m deid_assets_tests.benchmarks profile", description=__doc__.splitlines()[0])
     parser.add_argument("--flame", type=Path, help="SVG to draw; needs py-spy, and runs once more")
-    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     asked, arguments = parser.parse_known_args(listed)
-    if asked.into:
-        measured(arguments, asked.into)
-        return
-
-    from deid_assets_tests.benchmarks.__main__ import machine
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "told.json"
-        this = [sys.executable, "-W", "ignore", "-m", "deid_assets_tests.benchmarks", "profile"]
-        before = load()
-        _in_new_home([*this, "--into", str(file), *arguments])
-        told = json.loads(file.read_text())
-    print(f"{machine()} {before}\n\n`deid run {' '.join(arguments)}`:\n".replace(" `:", "`:"))
+    where = machine()
+    costs = measured(arguments, {})
+    print(f"{where}\n\n`{' '.join(['deid run', *arguments])}`:\n")
     head("step", "CPU, s", "time, s", "peak memory, GB")
-    for cost in table(told):
-        row(cost.name.rpartition("__")[2], f"{cost.cpu:.1f}", f"{cost.wall:.1f}", f"{cost.peak:.2f}" if cost.peak else "")
+    for cost in table(costs):
+        row(cost.name, f"{cost.cpu:.1f}", f"{cost.wall:.1f}", f"{cost.peak:.2f}" if cost.peak else "")
     if asked.flame:
         flame(asked.flame, arguments)

@@ -19,7 +19,6 @@ import yaml
 from deid_assets.assessments.detail import KEPT as INFORMATION_KEPT
 from deid_assets.assessments.gain_kept import KEPT, LABEL_KEPT, UPPER
 from deid_assets.policy.loading import shipped_policies
-from deid_assets_tests.benchmarks import rotation
 from deid_assets_tests.benchmarks.__main__ import Run, machine, run
 from deid_assets_tests.benchmarks.inference import guessed_rows
 
@@ -132,8 +131,6 @@ def main() -> None:
     kept_table(published)
     print()
     guessed_table(published)
-    print()
-    rotation.table(rotation.Population(), seed=1)
 
 
 if __name__ == "__main__":

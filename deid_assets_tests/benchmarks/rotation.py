@@ -18,7 +18,7 @@ from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMO
 from deid_assets.methods.preparation.sampling import members_left_out, sample_size
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
-from deid_assets_tests.benchmarks.__main__ import machine
+from deid_assets_tests.benchmarks.timing import machine
 
 
 @dataclass(frozen=True)

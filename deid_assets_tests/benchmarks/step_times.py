@@ -21,8 +21,7 @@ from deid_assets.automation.instance import dagster_instance
 from deid_assets.forecast import SYNTHETIC_DELIVERY, Forecast, operation
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.home import Home
-from deid_assets_tests.benchmarks.__main__ import machine
-from deid_assets_tests.benchmarks.timing import head, load, row
+from deid_assets_tests.benchmarks.timing import head, machine, row
 
 NAMED = 1.0
 """Seconds of a step that TYPICAL names."""
@@ -116,7 +115,7 @@ def main() -> None:
         home = Path(folder) / "home"
         subprocess.run(command, env={**os.environ, "DEID_HOME": str(home)}, stdout=sys.stderr, check=False)
         times = times_of(home)
-    print(f'{machine()} {load()}\n\n    "{SYNTHETIC_DELIVERY}": {alone.seconds(began, ended):.1f},')
+    print(f'{machine()}\n\n    "{SYNTHETIC_DELIVERY}": {alone.seconds(began, ended):.1f},')
     typical(times, alone)
     foretold(times, ended - began)
 

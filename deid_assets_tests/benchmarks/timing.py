@@ -1,8 +1,12 @@
 """How benchmarks take time: in turns, several rounds, the least of each; so that other work disturbs all alike."""
 
 import os
+import platform
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from deid_assets.version import version
 
 
 def processor_seconds(work: Callable[[], object]) -> tuple[float, object]:
@@ -34,6 +38,17 @@ def least_seconds(
 def load() -> str:
     """How busy the machine is, so that whoever reads a table knows what disturbed it."""
     return f"Load average {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores."
+
+
+def machine() -> str:
+    """What the numbers were made on, how busy it was, and the version of this code."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+    model = next(
+        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.machine(),
+    )
+    cores = f"{os.cpu_count()} cores ({model}), {memory:.0f} GB of memory, Python {platform.python_version()}"
+    return f"{cores}, version {version()}. {load()}"
 
 
 def head(*columns: str) -> None:

@@ -1,0 +1,109 @@
+"""What the steps of a run cost, as a ratio to another version of the code, both measured in turns on this machine.
+
+python -m deid_assets_tests.benchmarks against COMMIT [--rounds 3] [--limit 1.3] [options of `deid run`]
+
+Both versions run under this environment's packages and one secret, each run in a new home. With `--limit`, the command fails if
+one of the five steps that cost most, or the whole run, costs more than that many times what it did.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets_tests.benchmarks.profile import SHOWN, Cost, Costs, measured
+from deid_assets_tests.benchmarks.timing import head, machine, row
+
+ROOT = Path(__file__).parents[2]
+JUDGED = 5
+"""So many steps, those that cost most, are held to the limit, and the whole run."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Least CPU seconds of all rounds, and the least peak memory in gigabytes; of the other version None without the step."""
+
+    name: str
+    before: Cost | None
+    now: Cost
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the CPU seconds of the other version; None where it has nothing to compare."""
+        return None if self.before is None or self.before.cpu <= 0 else self.now.cpu / self.before.cpu
+
+
+def least(rounds: Sequence[Costs]) -> dict[str, Cost]:
+    """The least that each step took in any round, by name; the whole run is the last."""
+    listed = [[*costs.steps, costs.before, costs.between, costs.after, costs.whole] for costs in rounds]
+    found: dict[str, Cost] = {}
+    for cost in (cost for costs in listed for cost in costs):
+        known = found.get(cost.name, cost)
+        found[cost.name] = Cost(cost.name, *(min(getattr(known, k), getattr(cost, k)) for k in ("cpu", "wall", "peak")))
+    return found
+
+
+def compared(before: Sequence[Costs], now: Sequence[Costs]) -> list[Compared]:
+    """The steps of today with those of the other version, the one that costs most first: the whole run."""
+    old, new = least(before), least(now)
+    return sorted((Compared(name, old.get(name), cost) for name, cost in new.items()), key=lambda one: -one.now.cpu)
+
+
+def too_dear(steps: Sequence[Compared], limit: float) -> list[str]:
+    """Names of those held to the limit that cost more than that many times what they did."""
+    return [one.name for one in steps[: JUDGED + 1] if one.ratio is not None and one.ratio > limit]
+
+
+@contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """The files of another version, in a folder of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
+        try:
+            yield tree
+        finally:
+            _git("worktree", "remove", "--force", str(tree))
+
+
+def _git(*arguments: str) -> str:
+    ended = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    if ended.returncode:
+        sys.exit(
+            f"git {arguments[0]} failed: {ended.stderr.strip()}. Name a commit of this repository, with its history fetched."
+        )
+    return ended.stdout.strip()
+
+
+def main(listed: Sequence[str]) -> None:
+    """Print the table, and end with 1 where a limit is stated and exceeded."""
+    parser = argparse.ArgumentParser(prog="python -m deid_assets_tests.benchmarks against", description=__doc__.splitlines()[0])
+    parser.add_argument("commit", help="the other version")
+    parser.add_argument("--rounds", type=int, default=3, help="each version runs so often, in turns (default 3)")
+    parser.add_argument("--limit", type=float, help="what a step may cost, as a multiple of the other version")
+    asked, arguments = parser.parse_known_args(listed)
+    commit = _git("rev-parse", "--short", f"{asked.commit}^{{commit}}")
+    where = machine()
+    with checked_out(commit) as tree:
+        versions = {"before": tree, "now": ROOT}
+        found: dict[str, list[Costs]] = {name: [] for name in versions}
+        for _ in range(asked.rounds):
+            for name, folder in versions.items():
+                environment = {"PYTHONPATH": os.fspath(folder), "DEID_SECRET": "a secret of benchmarks, made for them alone"}
+                found[name].append(measured(arguments, environment))
+    steps = compared(found["before"], found["now"])
+    print(f"{where}\n\n`{' '.join(['deid run', *arguments])}`, the least of {asked.rounds} rounds, against {commit}:\n")
+    head("step", f"CPU at {commit}, s", "CPU now, s", "ratio", f"peak memory at {commit}, GB", "peak memory now, GB")
+    for one in steps:
+        if one.now.cpu >= SHOWN:
+            old, ratio = one.before, one.ratio
+            was = ("", "") if old is None else (f"{old.cpu:.1f}", f"{old.peak:.2f}" if old.peak else "")
+            peak = f"{one.now.peak:.2f}" if one.now.peak else ""
+            row(one.name, was[0], f"{one.now.cpu:.1f}", "new" if ratio is None else f"{ratio:.2f}", was[1], peak)
+    if asked.limit is not None and (names := too_dear(steps, asked.limit)):
+        sys.exit(f"these cost more than {asked.limit} times what they did at {commit}: {', '.join(names).replace('*', '')}")
