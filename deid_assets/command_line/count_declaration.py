@@ -5,38 +5,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from deid_assets.command_line.count_layouts import Layout, nested_hierarchy, read_hierarchy
+from deid_assets.command_line.count_layouts import Layout, Names, nested_hierarchy, read_hierarchy
 from deid_assets.errors import CountsError, ReleaseError
 from deid_assets.store.digests import TEXT_AT_MOST, regular_bytes
 
 _NO_MARK = ("=", "+", "-", "@")
 
 
-def _listed(value: object) -> object:
-    """One name is a list of one."""
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-
-
-class DeclaredFile(BaseModel):
-    """Where a file has its dimensions and counts; see `Layout`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    rows: Names = ()
-    columns: str | None = None
-    count: str | None = None
-    by: Names = ()
-    person: str | None = None
-    keep: Names = ()
-    table: str | None = None
-
-
-class Declaration(DeclaredFile):
+class Declaration(Layout):
     """What holds of all files, and what differs between them.
 
     Attributes
@@ -67,7 +45,7 @@ class Declaration(DeclaredFile):
     hidden: str | None = None
     empty_is_zero: bool = False
     name: str | None = None
-    files: dict[str, DeclaredFile] = Field(default_factory=dict)
+    files: dict[str, Layout] = Field(default_factory=dict)
 
     def layout(self, path: Path) -> Layout:
         """The layout of a file.
@@ -77,10 +55,8 @@ class Declaration(DeclaredFile):
         CountsError
             If it is of no kind, or of two.
         """
-        own = self.files.get(path.name, DeclaredFile())
-        chosen = {name: getattr(own, name) or getattr(self, name) for name in DeclaredFile.model_fields}
-        chosen["columns"] = chosen["columns"] or "column"
-        found = Layout(**chosen)
+        stated = (self, self.files.get(path.name, Layout()))
+        found = Layout(**{name: one[name] for one in map(dict, stated) for name in Layout.model_fields if one[name]})
         if found.rows and (found.count or found.by or found.person):
             raise CountsError(f"{path}: --rows is for wide tables, --count, --by and --person are for others: say one")
         if found.count and found.person:

@@ -12,8 +12,11 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from deid_assets.errors import CountsError, ReleaseError
-from deid_assets.methods.counts.tables import HIDDEN, LARGEST_COUNT, SMALL, CellName, Sum
+from deid_assets.methods.counts.tables import HIDDEN, LARGEST_COUNT, SMALL, CellName, CountTables, Sum
+from deid_assets.store import durable
 from deid_assets.store.digests import TEXT_AT_MOST, regular_bytes
 
 _NAME = ("table", "row", "column")
@@ -35,6 +38,11 @@ class CountFile:
     contribution: tuple[int, ...]
     sd: tuple[float, ...] | None
     sums: tuple[Sum, ...]
+
+    @property
+    def tables(self) -> CountTables:
+        """The true counts."""
+        return CountTables(self.cells, np.array(self.shown, np.int64), self.sums, np.array(self.contribution))
 
 
 def read_counts(
@@ -74,19 +82,36 @@ def read_counts(
     contribution = _column(rows, "contribution", _at_least_1, "a whole number of at least 1", "1")
     sd = _column(rows, "sd", _width, "a number of at least 0", _MASKED) if "sd" in rows.numbered[0][1] else None
     if sd and (
-        wrong := [
-            str(row[0]) for row, width, one in zip(rows.numbered, sd, shown, strict=True) if (width == inf) != (one == HIDDEN)
-        ]
+        wrong := [row[0] for row, width, one in zip(rows.numbered, sd, shown, strict=True) if (width == inf) != (one == HIDDEN)]
     ):
-        raise CountsError(f"{path}: column 'sd': {_rows_said(wrong)}: a count needs one, and {HIDDEN} has none")
+        raise CountsError(f"{path}: column 'sd': {rows_said(wrong)}: a count needs one, and {HIDDEN} has none")
     stated = [(path, number, name, row.get("sums", "")) for (number, row), name in zip(rows.numbered, cells, strict=True)]
     if sums_path is not None:
         more = _rows(sums_path, (*_NAME, "sums"), ())
         names = _names(more)
-        if missing := [str(number) for (number, _), name in zip(more.numbered, names, strict=True) if name not in set(cells)]:
-            raise CountsError(f"{sums_path}: {_rows_said(missing)}: no such cell in {path.name}")
+        if missing := [number for (number, _), name in zip(more.numbered, names, strict=True) if name not in set(cells)]:
+            raise CountsError(f"{sums_path}: {rows_said(missing)}: no such cell in {path.name}")
         stated += [(sums_path, number, name, row["sums"]) for (number, row), name in zip(more.numbered, names, strict=True)]
     return CountFile(path, cells, shown, contribution, sd, _sums(stated))
+
+
+def require_sums(read: Sequence[CountFile], no_sums: bool) -> None:
+    """Refuse files without any sum, unless it is stated that there is none."""
+    if not no_sums and not any(file.sums for file in read):
+        raise CountsError(
+            "no sums are stated, and without them nothing can be found. State which cells add up to which total in a column "
+            "'sums' or with --sums; if truly none do, say --no-sums"
+        )
+
+
+def write_file(path: Path, content: bytes, sources: Sequence[Path], mode: int) -> None:
+    """Write a file whole or not at all; never over one that was read."""
+    if path.exists() and any(path.samefile(source) for source in sources):
+        raise CountsError(f"{path} is the file that was read; write to another one")
+    try:
+        durable.replace(path, content, mode)
+    except OSError as error:
+        raise CountsError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def counts_csv(
@@ -125,18 +150,23 @@ class _Rows(NamedTuple):
     numbered: list[tuple[int, dict[str, str]]]
 
 
-def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...], content: bytes | None = None) -> _Rows:
+def csv_lines(path: Path, content: bytes | None = None, delimiter: str = ",") -> list[tuple[int, tuple[str, ...]]]:
+    """The rows of a CSV file without blanks around values, each with the number of its last line; `content` goes before it."""
     try:
         text = (regular_bytes(path, TEXT_AT_MOST) if content is None else content).decode("utf-8-sig")
     except ReleaseError as error:
         raise CountsError(f"{path}: {error}") from None
     except UnicodeDecodeError:
         raise CountsError(f"{path}: it is not text in UTF-8; save it as CSV in UTF-8") from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
-        lines = [(reader.line_num, [value.strip() for value in values]) for values in reader if values]
+        return [(reader.line_num, tuple(value.strip() for value in values)) for values in reader if values]
     except csv.Error:
         raise CountsError(f"{path}: row {reader.line_num}: it is not CSV; check its quotation marks") from None
+
+
+def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...], content: bytes | None = None) -> _Rows:
+    lines = csv_lines(path, content)
     if not lines:
         raise CountsError(f"{path}: it is empty; it needs the columns {', '.join(needed)}")
     header = lines[0][1]
@@ -145,8 +175,8 @@ def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...], content
     wrong += [f"the column {name!r} twice" for name in dict.fromkeys(header) if header.count(name) > 1]
     if wrong:
         raise CountsError(f"{path}: row {lines[0][0]}: it has {'; '.join(wrong)}. Columns: {', '.join((*needed, *allowed))}")
-    if uneven := [str(number) for number, values in lines[1:] if len(values) != len(header)]:
-        raise CountsError(f"{path}: {_rows_said(uneven)}: not as many values as the header has columns ({len(header)})")
+    if uneven := [number for number, values in lines[1:] if len(values) != len(header)]:
+        raise CountsError(f"{path}: {rows_said(uneven)}: not as many values as the header has columns ({len(header)})")
     if len(lines) == 1:
         raise CountsError(f"{path}: it has no rows")
     return _Rows(path, [(number, dict(zip(header, values, strict=True))) for number, values in lines[1:]])
@@ -154,8 +184,8 @@ def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...], content
 
 def _names(rows: _Rows) -> tuple[CellName, ...]:
     for part in _NAME:
-        if empty := [str(number) for number, row in rows.numbered if not row[part]]:
-            raise CountsError(f"{rows.path}: column {part!r}: {_rows_said(empty)}: it is empty")
+        if empty := [number for number, row in rows.numbered if not row[part]]:
+            raise CountsError(f"{rows.path}: column {part!r}: {rows_said(empty)}: it is empty")
     first: dict[CellName, int] = {}
     again = []
     for number, row in rows.numbered:
@@ -163,7 +193,7 @@ def _names(rows: _Rows) -> tuple[CellName, ...]:
         if first.setdefault(name, number) != number:
             again.append(f"{number} (as {first[name]})")
     if again:
-        raise CountsError(f"{rows.path}: {_rows_said(again)}: a cell that is there already; every cell has one row")
+        raise CountsError(f"{rows.path}: {rows_said(again)}: a cell that is there already; every cell has one row")
     return tuple(first)
 
 
@@ -173,9 +203,9 @@ def _column(rows: _Rows, name: str, read: Callable[[str], _Value], what: str, de
         try:
             found.append(read(row.get(name, "") or default or ""))
         except ValueError:
-            wrong.append(str(number))
+            wrong.append(number)
     if wrong:
-        raise CountsError(f"{rows.path}: column {name!r}: {_rows_said(wrong)}: not {what}")
+        raise CountsError(f"{rows.path}: column {name!r}: {rows_said(wrong)}: not {what}")
     return tuple(found)
 
 
@@ -224,8 +254,9 @@ def _sums(stated: Iterable[tuple[Path, int, CellName, str]]) -> tuple[Sum, ...]:
     return tuple(Sum(name, found[0][2], tuple(parts[name])) for name, found in totals.items())
 
 
-def _rows_said(numbers: Sequence[str]) -> str:
-    shown = ", ".join(numbers[:_SHOWN_ROWS])
+def rows_said(numbers: Sequence[object]) -> str:
+    """The numbers of some rows in words, of the first ones where there are many."""
+    shown = ", ".join(map(str, numbers[:_SHOWN_ROWS]))
     return f"row{'s' if len(numbers) > 1 else ''} {shown}" + (
         f" and {len(numbers) - _SHOWN_ROWS} more" if len(numbers) > _SHOWN_ROWS else ""
     )

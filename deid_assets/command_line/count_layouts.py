@@ -13,30 +13,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from deid_assets.errors import CountsError, ReleaseError
+import duckdb
+import pandas as pd
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from deid_assets.command_line.count_files import csv_lines, rows_said
+from deid_assets.errors import CountsError
 from deid_assets.methods.candidate.spreadsheet_text import FORMULA, NUMBER
-from deid_assets.methods.counts.dimensions import (
-    CELLS_AT_MOST,
-    CrossTable,
-    Dimension,
-    Key,
-    dimension_of,
-    single_cells,
-    totals_of,
-    unstated_totals,
-)
+from deid_assets.methods.counts import dimensions as of_tables
+from deid_assets.methods.counts.dimensions import CELLS_AT_MOST, CrossTable, Dimension, Key, single_cells, totals_of
 from deid_assets.methods.counts.tables import LARGEST_COUNT
-from deid_assets.store.digests import TEXT_AT_MOST, regular_bytes
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
+from deid_assets.sources.files import quoted_foreign
+from deid_assets.store.tables import literal
 
 BLANK = "(blank)"
 """The code of microdata without a value."""
-_SHOWN_ROWS = 5
 _DUCKDB = (".duckdb", ".ddb", ".db")
 _PARQUET = (".parquet", ".pq")
 _DELIMITERS = {".tsv": "\t", ".tab": "\t"}
@@ -50,8 +43,15 @@ _DECIMAL = r"[0-9]+%s([0-9]{1,2}|[0-9]{4,})|[0-9]{4,}%s[0-9]+|0[0-9]*%s[0-9]+"
 _THOUSANDS = r"[0-9]{1,3}(%s[0-9]{3}){2,}(%s[0-9]+)?|[0-9]{1,3}(%s[0-9]{3})+%s[0-9]+"
 
 
-@dataclass(frozen=True)
-class Layout:
+def _listed(value: object) -> object:
+    """One name is a list of one."""
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class Layout(BaseModel):
     """Where a file has its dimensions and counts. Wide tables have `rows`, tidy ones `count`, microdata neither.
 
     Attributes
@@ -59,7 +59,7 @@ class Layout:
     rows
         Wide: columns with labels.
     columns
-        Wide: name of the dimension whose codes are the names of the other columns.
+        Wide: name of the dimension whose codes are the names of the other columns; by default "column".
     count
         Tidy: the column with the counts.
     by
@@ -72,12 +72,14 @@ class Layout:
         DuckDB: the table, if the file has several.
     """
 
-    rows: tuple[str, ...] = ()
-    columns: str = "column"
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    rows: Names = ()
+    columns: str | None = None
     count: str | None = None
-    by: tuple[str, ...] = ()
+    by: Names = ()
     person: str | None = None
-    keep: tuple[str, ...] = ()
+    keep: Names = ()
     table: str | None = None
 
 
@@ -147,7 +149,7 @@ class Grid:
         by_column: dict[str, list[int]] = {}
         for row, column in sorted(places):
             by_column.setdefault(self.header[column], []).append(self.numbers[row])
-        said = [f"column {name!r}: {_rows_said(numbers)}" for name, numbers in by_column.items()]
+        said = [f"column {name!r}: {rows_said(numbers)}" for name, numbers in by_column.items()]
         more = f" and {len(said) - 3} more columns" if len(said) > 3 else ""
         return CountsError(f"{self.path}: {'; '.join(said[:3])}{more}: {what}")
 
@@ -208,13 +210,13 @@ def read_table(path: Path, layout: Layout, reading: Reading, add_totals: bool = 
     is_micro = not layout.rows and layout.count is None
     grid = _counted(path, layout, reading.contribution) if is_micro else _grid(path, layout.table)
     if is_micro:
-        layout = replace(layout, count=grid.header[-1])
+        layout = layout.model_copy(update={"count": grid.header[-1]})
     if layout.rows:
-        names = (*layout.rows, layout.columns)
+        names = (*layout.rows, layout.columns or "column")
         cells = _wide(grid, layout)
     else:
         names = layout.by or tuple(name for name in grid.header if name not in (layout.count, *layout.keep))
-        cells = _tidy(grid, replace(layout, by=names))
+        cells = _tidy(grid, layout.model_copy(update={"by": names}))
     _check_kept(grid, layout.keep)
     dimensions = tuple(_dimension(path, name, [key[axis] for key in cells], reading) for axis, name in enumerate(names))
     shown = dict(zip(cells, _numbers(grid, list(cells.values()), reading), strict=True))
@@ -324,7 +326,7 @@ def _completed(grid: Grid, cells: _Cells, named: tuple[str, str], add_totals: bo
     """Check what adds up, and add the cells that are not there."""
     dimensions = cells.dimensions
     counts = {key: int(cells.shown.get(key, 0)) for key in single_cells(dimensions)}
-    for name, code, first, last in unstated_totals(dimensions, counts):
+    for name, code, first, last in of_tables.unstated_totals(dimensions, counts):
         raise CountsError(
             f"{grid.path}: dimension {name!r}: the counts of {code!r} are everywhere the sum of those from {first!r} to "
             f"{last!r}; declare it as a total with --total, or as a group in a hierarchy"
@@ -450,7 +452,7 @@ def _dimension(path: Path, name: str, codes: Iterable[str], reading: Reading) ->
     if _FORMULA.match(name):
         raise CountsError(f"{path}: the dimension {name!r} begins like a formula; rename it")
     total = (*found, *reading.totals, "Total")[0]
-    return dimension_of(name, listed, total, tree)
+    return of_tables.dimension_of(name, listed, total, tree)
 
 
 def _check_kept(grid: Grid, names: Iterable[str]) -> None:
@@ -561,27 +563,14 @@ def _grid(path: Path, table: str | None) -> Grid:
         return _checked(
             Grid(path, header, tuple(rows), tuple(range(1, len(rows) + 1)), tuple(one[1] for one in described), name)
         )
-    try:
-        text = regular_bytes(path, TEXT_AT_MOST).decode("utf-8-sig")
-    except ReleaseError as error:
-        raise CountsError(f"{path}: {error}") from None
-    except UnicodeDecodeError:
-        raise CountsError(f"{path}: it is not text in UTF-8; save it as CSV in UTF-8") from None
-    delimiter = _DELIMITERS.get(suffix, ",")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
-    try:
-        lines = [
-            (reader.line_num, tuple(value.strip() for value in values)) for values in reader if any(map(str.strip, values))
-        ]
-    except csv.Error:
-        raise CountsError(f"{path}: row {reader.line_num}: it is not CSV; check its quotation marks") from None
+    lines = [(number, values) for number, values in csv_lines(path, delimiter=_DELIMITERS.get(suffix, ",")) if any(values)]
     if not lines:
         raise CountsError(f"{path}: it is empty")
     header = lines[0][1]
     if len(header) < 2 and re.search(r"[;\t|]", header[0]):
         raise CountsError(f"{path}: its values are not separated by commas; save it with commas, or with tabulators as .tsv")
     if uneven := [number for number, values in lines if len(values) != len(header)]:
-        raise CountsError(f"{path}: {_rows_said(uneven)}: not as many values as the header has columns ({len(header)})")
+        raise CountsError(f"{path}: {rows_said(uneven)}: not as many values as the header has columns ({len(header)})")
     return _checked(Grid(path, header, tuple(row for _, row in lines[1:]), tuple(number for number, _ in lines[1:])))
 
 
@@ -591,10 +580,8 @@ def _checked(grid: Grid) -> Grid:
     return grid
 
 
-def _microdata(path: Path, table: str | None, names: Sequence[str]) -> "tuple[pd.DataFrame, list[str]]":
+def _microdata(path: Path, table: str | None, names: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     """These columns of a file as text, without blanks around it, and their types; none for CSV."""
-    from deid_assets.sources.files import quoted_foreign
-
     with _opened(path, table) as (connection, source, _):
         types = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE {source}").fetchall()}
         if missing := [name for name in names if name not in types]:
@@ -605,13 +592,8 @@ def _microdata(path: Path, table: str | None, names: Sequence[str]) -> "tuple[pd
 
 
 @contextmanager
-def _opened(path: Path, table: str | None) -> "Iterator[tuple[duckdb.DuckDBPyConnection, str, str]]":
+def _opened(path: Path, table: str | None) -> Iterator[tuple[duckdb.DuckDBPyConnection, str, str]]:
     """A connection, a SELECT of the whole table, and the table's name."""
-    import duckdb
-
-    from deid_assets.sources.files import quoted_foreign
-    from deid_assets.store.tables import literal
-
     if not path.is_file():
         raise CountsError(f"{path}: there is no such file")
     suffix, name = path.suffix.lower(), table or "counts"
@@ -644,12 +626,6 @@ def _opened(path: Path, table: str | None) -> "Iterator[tuple[duckdb.DuckDBPyCon
 
 def _binary(grid: Grid) -> bytes:
     """A grid as Parquet or DuckDB; a column keeps its type if all its texts fit."""
-    import duckdb
-    import pandas as pd
-
-    from deid_assets.sources.files import quoted_foreign
-    from deid_assets.store.tables import literal
-
     frame = pd.DataFrame(grid.body, columns=list(grid.header), dtype="object")
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         file = Path(folder) / f"table{grid.path.suffix}"
@@ -672,9 +648,3 @@ def _binary(grid: Grid) -> bytes:
 def _safe(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
-
-
-def _rows_said(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:_SHOWN_ROWS]))
-    more = f" and {len(numbers) - _SHOWN_ROWS} more" if len(numbers) > _SHOWN_ROWS else ""
-    return f"row{'s' if len(numbers) > 1 else ''} {shown}{more}"

@@ -3,89 +3,54 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from deid_assets.command_line.count_files import CountFile, read_counts
+from deid_assets.command_line.count_options import NONE, AskedLedger
+from deid_assets.command_line.deciding import releases_here
 from deid_assets.errors import CountsError
+from deid_assets.methods.counts.audit import SmallCounts
+from deid_assets.methods.counts.budget import Charge, NoisyCell, definition
+from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, ConsistentNoise
+from deid_assets.methods.counts.noise import Claims, NoiseRule
+from deid_assets.methods.counts.programs import Watch
+from deid_assets.methods.counts.published_files import PublishedFile, chance_together, disclosed_together, related
+from deid_assets.methods.counts.tables import CellName, CountTables
+from deid_assets.release.counts.home_ledger import HomeLedger
+from deid_assets.release.counts.ledger import FILE, CountLedger, Draft, Limits
+from deid_assets.release.keys import Secret
 from deid_assets.store.home import Home
 
-if TYPE_CHECKING:
-    from deid_assets.command_line.count_files import CountFile
-    from deid_assets.methods.counts.audit import SmallCounts
-    from deid_assets.methods.counts.budget import NoisyCell
-    from deid_assets.methods.counts.estimates import ConsistentNoise
-    from deid_assets.methods.counts.noise import NoiseRule
-    from deid_assets.methods.counts.published_files import PublishedFile
-    from deid_assets.methods.counts.tables import CellName, CountTables
-    from deid_assets.release.counts.ledger import CountLedger, Limits
-    from deid_assets.release.keys import Secret
-
-VARIABLE = "DEID_LEDGER"
-NONE = "none"
 NOT_KEPT = (
     "no ledger: nothing is remembered of this file. Other versions of these tables are not recognized: the mean of 24 noisy "
     "ones gives about 65 % of the counts exactly, masks of two versions can be subtracted, and noise has no budget or lockout"
 )
 
-LEDGER = click.option(
-    "--ledger",
-    envvar=VARIABLE,
-    metavar="FOLDER",
-    help=f"Folder, or home of releases, that remembers what was published; or {NONE}. By default {VARIABLE}, or DEID_HOME.",
-)
-LOCKOUT = click.option(
-    "--lockout",
-    type=click.IntRange(1, 100),
-    default=10,
-    show_default=True,
-    help="Ledger: how often one cell may be published with noise of its own.",
-)
-RHO = click.option(
-    "--rho",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Ledger: what all noise may cost together, in zCDP; by default as before, or 50.",
-)
+
+def asked_for(asked: AskedLedger) -> CountLedger | None:
+    """The ledger that is asked for; None if it is stated that there is none.
+
+    Raises
+    ------
+    click.UsageError
+        If nothing says which.
+    """
+    named = asked.ledger or _home_here()
+    if named is None:
+        raise click.UsageError(
+            "say where it is remembered what was published: --ledger FOLDER (a new one, or the home of releases), or "
+            f"--ledger {NONE}, and then nothing recognizes other versions of these tables"
+        )
+    return None if named == NONE else opened(Path(named), Limits(asked.lockout, asked.rho))
 
 
-@dataclass(frozen=True)
-class AskedLedger:
-    """Which ledger is kept, and what its files may cost."""
-
-    ledger: str | None
-    lockout: int
-    rho: float | None
-
-    def open(self) -> "CountLedger | None":
-        """The ledger; None if it is stated that there is none.
-
-        Raises
-        ------
-        click.UsageError
-            If nothing says which.
-        """
-        named = self.ledger or _home_here()
-        if named is None:
-            raise click.UsageError(
-                "say where it is remembered what was published: --ledger FOLDER (a new one, or the home of releases), or "
-                f"--ledger {NONE}, and then nothing recognizes other versions of these tables"
-            )
-        if named == NONE:
-            return None
-        from deid_assets.release.counts.ledger import Limits
-
-        return opened(Path(named), Limits(self.lockout, self.rho))
-
-
-def opened(folder: Path, limits: "Limits | None" = None) -> "CountLedger":
+def opened(folder: Path, limits: Limits | None = None) -> CountLedger:
     """The ledger in a folder, or in a home of releases."""
     if _is_home(folder):
-        from deid_assets.command_line.deciding import releases_here
-        from deid_assets.release.counts.home_ledger import HomeLedger
-
         return HomeLedger.of(releases_here(Home(folder.absolute())), limits)
-    from deid_assets.release.counts.ledger import CountLedger, Limits
 
     return CountLedger(folder, limits or Limits())
 
@@ -103,8 +68,6 @@ def _is_home(folder: Path) -> bool:
     CountsError
         If it was a ledger of its own before.
     """
-    from deid_assets.release.counts.ledger import FILE
-
     home = Home(folder.absolute())
     is_one = os.path.lexists(home.journal) or (home.store.is_dir() and home.keys.is_dir())
     if is_one and (home.root / FILE).exists():
@@ -114,21 +77,18 @@ def _is_home(folder: Path) -> bool:
     return is_one
 
 
-def planned(tables: "CountTables", rule: "NoiseRule", noise: "ConsistentNoise") -> "tuple[NoisyCell, ...]":
+def planned(tables: CountTables, rule: NoiseRule, noise: ConsistentNoise) -> tuple[NoisyCell, ...]:
     """The noisy cells that `add_noise` will make, before anything is drawn. Zeros that will be shown are among them."""
-    from deid_assets.methods.counts.budget import NoisyCell
-    from deid_assets.methods.counts.noise import Claims
-
     identity = noise.identity
     cells = zip(tables.cells, tables.contribution.tolist(), strict=True)
     return tuple(
-        NoisyCell(name, identity, float("inf") if rule.claims is Claims.MASKED and person > 1 else rule.sd * person, person)
+        NoisyCell(name, identity, inf if rule.claims is Claims.MASKED and person > 1 else rule.sd * person, person)
         for name, person in cells
         if person == 1 or rule.claims is not Claims.DROPPED
     )
 
 
-def require_affordable(ledger: "CountLedger | None", plan: "Sequence[NoisyCell]", tables: "CountTables") -> None:
+def require_affordable(ledger: CountLedger | None, plan: Sequence[NoisyCell], tables: CountTables) -> None:
     """Refuse noise that the ledger does not allow, before it is drawn."""
     if ledger is not None:
         kept = {cell.name for cell in plan}
@@ -151,13 +111,13 @@ class Published:
         The noisy cells; empty for masks.
     """
 
-    true: "CountFile"
+    true: CountFile
     content: bytes
-    rule: "SmallCounts | None"
-    plan: "tuple[NoisyCell, ...]" = ()
+    rule: SmallCounts | None
+    plan: tuple[NoisyCell, ...] = ()
 
 
-def enter(ledger: "CountLedger | None", published: Published, secret: "Secret | None", seconds: float) -> str:
+def enter(ledger: CountLedger | None, published: Published, secret: Secret, seconds: float) -> str:
     """Record a file in the ledger before it is written, and return what is to be said of that.
 
     The very bytes that will be written are read back and recorded.
@@ -167,23 +127,16 @@ def enter(ledger: "CountLedger | None", published: Published, secret: "Secret | 
     RefusedByLedgerError
         If earlier files do not allow it.
     CountsError
-        If there is no secret, or the ledger cannot be used.
+        If the ledger cannot be used.
     """
     if ledger is None:
         return NOT_KEPT
-    if secret is None:
-        raise CountsError("a ledger needs a secret; by its keyed digests it knows which counts are the same as before")
-    from deid_assets.command_line.count_files import read_counts
-    from deid_assets.methods.counts.programs import Watch
-    from deid_assets.release.counts.ledger import Draft
 
     true = published.true
     read = read_counts(true.path, marks=True, negative=True, content=published.content)
     draws = {cell.name: cell.draw for cell in published.plan}
     says = replace(file_of(read, published.rule), draws=())
-    says = replace(
-        says, draws=tuple(draws[name] if 0 < sd < float("inf") else "" for name, sd in zip(says.cells, says.sd, strict=True))
-    )
+    says = replace(says, draws=tuple(draws[name] if 0 < sd < inf else "" for name, sd in zip(says.cells, says.sd, strict=True)))
     counts = {name: int(count) for name, count in zip(true.cells, true.shown, strict=True)}
     entered = ledger.enter(Draft(says, counts, published.plan), secret, Watch(seconds))
     what = f"recorded as file {entered.files} of" if entered.is_new else "published before and recorded in"
@@ -192,17 +145,14 @@ def enter(ledger: "CountLedger | None", published: Published, secret: "Secret | 
     return f"{what} {which} {ledger.path}{cost}"
 
 
-def file_of(read: "CountFile", rule: "SmallCounts | None") -> "PublishedFile":
+def file_of(read: CountFile, rule: SmallCounts | None) -> PublishedFile:
     """What a file says that was published; each noisy count is a draw of its own."""
-    from deid_assets.methods.counts.published_files import PublishedFile
-
-    inf = float("inf")
     sd = read.sd or tuple(inf if isinstance(one, str) else 0.0 for one in read.shown)
     draws = tuple(f"{one} {width!r}" if 0 < width < inf else "" for one, width in zip(read.shown, sd, strict=True))
     return PublishedFile(read.cells, read.shown, sd, draws, read.contribution, read.sums, rule, ("",) * len(read.cells), "")
 
 
-def audited_with(ledger: "CountLedger", files: "Sequence[PublishedFile]", seconds: float) -> tuple[bool, str]:
+def audited_with(ledger: CountLedger, files: Sequence[PublishedFile], seconds: float) -> tuple[bool, str]:
     """Audit given files together with everything in a ledger: whether counts are given away, and what is said of that.
 
     Raises
@@ -210,11 +160,6 @@ def audited_with(ledger: "CountLedger", files: "Sequence[PublishedFile]", second
     CountsError
         If nothing is recorded there, or the files contradict what is.
     """
-    from deid_assets.methods.counts.budget import Charge, definition
-    from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
-    from deid_assets.methods.counts.programs import Watch
-    from deid_assets.methods.counts.published_files import chance_together, disclosed_together, related
-
     state = ledger.read()
     if not state.files:
         raise CountsError(
@@ -245,5 +190,5 @@ def audited_with(ledger: "CountLedger", files: "Sequence[PublishedFile]", second
     return disclosed > 0 or chance > CHANCE_AT_MOST, said
 
 
-def _noise_of(file: "PublishedFile") -> "Iterator[tuple[CellName, int | str, float, str]]":
+def _noise_of(file: PublishedFile) -> Iterator[tuple[CellName, int | str, float, str]]:
     return zip(file.cells, file.shown, file.sd, file.draws, strict=True)

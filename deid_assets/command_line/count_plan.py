@@ -1,135 +1,44 @@
 """`deid counts plan`: what noise, lockout and threshold a table of counts needs. Needs no home."""
 
-import csv
-import io
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
+import numpy as np
+import pandas as pd
 
-from deid_assets.command_line.count_options import (
-    DOCUMENT,
-    NEW_FOLDER,
-    NO_SUMS,
-    SUMS,
-    THRESHOLD,
-    VALUES,
-    solvers_print_elsewhere,
-)
-from deid_assets.command_line.options import ABOVE_0, FILE, Written, errors_as_json, gathering, require_new
+from deid_assets.command_line.count_files import CountFile, read_counts
+from deid_assets.command_line.count_options import PlannedMasks, PlannedNoise, StatedSums
 from deid_assets.errors import CountsError
+from deid_assets.figures.count_plan_figures import crossover_figure, noise_figure
+from deid_assets.methods.counts.audit import SmallCounts
+from deid_assets.methods.counts.cohort import cumulative_shares
+from deid_assets.methods.counts.estimates import chance_of_exact_average
+from deid_assets.methods.counts.noise import Mechanism, noise_distribution, noise_variance
+from deid_assets.methods.counts.planning import WIDEST_FOLLOWED, left_out, needed_threshold, repeats_for_good, repeats_in_a_row
+from deid_assets.methods.counts.programs import Watch
+from deid_assets.methods.counts.sites import sites_at_crossover
+from deid_assets.reports.count_plan_report import render_plan
+from deid_assets.reports.report import ReportFigure
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import numpy as np
-
-    from deid_assets.command_line.count_files import CountFile
-
-_WIDTHS_AT_MOST = 4
 _AVERAGES = (0.5, 1.0, 2.0, 2.5)
 _CHANCE_SAID = 0.001
 _NAME = ("table", "row", "column")
 RESTRICTED = "Made of true counts, the needed threshold and what is left out included: keep this where they are kept."
 
 
-@dataclass(frozen=True)
-class _Noise:
-    """What is planned of noise: standard deviations, the first of them planned and the others compared, and repeats."""
-
-    sd: tuple[float, ...]
-    lockout: tuple[int, ...]
-    mechanism: str
-    sites: int
+def plan_document(file: Path | None, sums: StatedSums, noise: PlannedNoise, masks: PlannedMasks) -> dict[str, Any]:
+    """Return what the command says as JSON."""
+    table = None if file is None else _of_table(_read(file, sums), noise, masks)
+    return _plan(noise, masks.threshold, table)
 
 
-@dataclass(frozen=True)
-class _Masks:
-    """What is planned of masks."""
-
-    threshold: int
-    values: int
-    sums_file: Path | None
-    no_sums: bool
-    seconds: float
-
-
-@click.command("plan")
-@click.argument("file", required=False, metavar="[TABLES.csv]", type=FILE)
-@click.option(
-    "--sd",
-    type=click.FloatRange(0.05, 100),
-    multiple=True,
-    default=(2.5, 1.33),
-    show_default=True,
-    help="Width of the noise, up to four times; the first is planned, the others are compared.",
-)
-@click.option(
-    "--lockout",
-    type=click.IntRange(1, 100),
-    multiple=True,
-    default=(10, 20, 24),
-    show_default=True,
-    help="How often one count may be answered with fresh noise; may be repeated.",
-)
-@click.option(
-    "--mechanism",
-    type=click.Choice(["rounded", "discrete"]),
-    default="rounded",
-    show_default=True,
-    help="How noise is drawn.",
-)
-@click.option("--sites", type=click.IntRange(1, 1000), default=30, show_default=True, help="Largest number of sites.")
-@THRESHOLD
-@VALUES
-@SUMS
-@NO_SUMS
-@click.option(
-    "--seconds",
-    type=ABOVE_0,
-    default=60,
-    show_default=True,
-    help="How long the needed threshold may be looked for.",
-)
-@NEW_FOLDER
-@DOCUMENT
-@gathering("noise", _Noise)
-@gathering("masks", _Masks)
-@gathering("written", Written)
-def plan_command(file: Path | None, noise: _Noise, masks: _Masks, written: Written) -> None:
-    """Say what noise, lockout and threshold do, before counts are protected.
-
-    Without tables: how many repeats average the noise out, how likely an average is exact after a lockout, and up to how many
-    sites masking serves a sum better than noise. With tables of true counts, also the threshold that masking alone would need,
-    and whose percentiles and shares must be left out; keep that result where the counts are kept.
-
-    Exit code 0: done; 1: error; 64: wrong command line; 130 and 143: interrupted.
-    """
-    from deid_assets.command_line.demographics_document import write_folder
-
-    if len(set(noise.sd)) > _WIDTHS_AT_MOST:
-        raise click.UsageError(f"--sd is given {len(set(noise.sd))} times; at most {_WIDTHS_AT_MOST} can be compared")
-    if file is None and (masks.sums_file is not None or masks.no_sums):
-        raise click.UsageError("--sums and --no-sums are about tables: name their file")
-    with errors_as_json(written.as_json), solvers_print_elsewhere():
-        require_new(written.output)
-        table = None if file is None else _of_table(_read(file, masks), noise, masks)
-        document = _plan(noise, masks.threshold, table)
-        if written.output is not None:
-            write_folder(written.output, _files(document))
-    click.echo(json.dumps(document, indent=1, allow_nan=False) if written.as_json else _printed(document))
-
-
-def _read(file: Path, masks: _Masks) -> "CountFile":
-    from deid_assets.command_line.count_files import read_counts
-
-    read = read_counts(file, masks.sums_file)
+def _read(file: Path, sums: StatedSums) -> CountFile:
+    read = read_counts(file, sums.sums_file)
     if read.sd is not None:
         raise CountsError(f"{file}: it has a column 'sd', so its counts have noise; a plan needs the true counts")
-    if not masks.no_sums and not read.sums:
+    if not sums.no_sums and not read.sums:
         raise CountsError(
             f"{file}: no sums are stated, and without them every threshold seems enough. State which cells add up to which "
             "total in a column 'sums' or with --sums; if truly none do, say --no-sums"
@@ -137,15 +46,8 @@ def _read(file: Path, masks: _Masks) -> "CountFile":
     return read
 
 
-def _plan(noise: _Noise, threshold: int, table: dict[str, Any] | None) -> dict[str, Any]:
+def _plan(noise: PlannedNoise, threshold: int, table: dict[str, Any] | None) -> dict[str, Any]:
     """The document."""
-    import numpy as np
-
-    from deid_assets.methods.counts.estimates import chance_of_exact_average
-    from deid_assets.methods.counts.noise import Mechanism, noise_distribution, noise_variance
-    from deid_assets.methods.counts.planning import WIDEST_FOLLOWED, repeats_for_good, repeats_in_a_row
-    from deid_assets.methods.counts.sites import sites_at_crossover
-
     how, widths, planned = Mechanism(noise.mechanism), tuple(dict.fromkeys(noise.sd)), noise.sd[0]
     added = {sd: float(np.sqrt(noise_variance(sd, how))) for sd in widths}
     repeats = [
@@ -189,24 +91,15 @@ def _plan(noise: _Noise, threshold: int, table: dict[str, Any] | None) -> dict[s
     return document | {"summary": _summary(document)}
 
 
-def _noise_row(sd: float, added: float, chances: "np.ndarray") -> dict[str, float]:
+def _noise_row(sd: float, added: float, chances: np.ndarray) -> dict[str, float]:
     middle = len(chances) // 2
     within = {f"within_{n}": round(float(chances[middle - n : middle + n + 1].sum()), 4) for n in (1, 2)}
     return {"sd": sd, "added_sd": round(added, 4), "at_0": round(float(chances[middle]), 4), **within}
 
 
-def _of_table(read: "CountFile", noise: _Noise, masks: _Masks) -> dict[str, Any]:
+def _of_table(read: CountFile, noise: PlannedNoise, masks: PlannedMasks) -> dict[str, Any]:
     """What true counts need: the threshold of masking alone, and whose descriptions are left out."""
-    import numpy as np
-
-    from deid_assets.methods.counts.audit import SmallCounts
-    from deid_assets.methods.counts.cohort import cumulative_shares
-    from deid_assets.methods.counts.noise import Mechanism, noise_variance
-    from deid_assets.methods.counts.planning import left_out, needed_threshold
-    from deid_assets.methods.counts.programs import Watch
-    from deid_assets.methods.counts.tables import CountTables
-
-    tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
+    tables = read.tables
     counts, persons = tables.counts, tables.contribution
     rule = SmallCounts(masks.threshold, masks.values)
     needed = needed_threshold(tables, rule, Watch(masks.seconds))
@@ -240,7 +133,7 @@ def _of_table(read: "CountFile", noise: _Noise, masks: _Masks) -> dict[str, Any]
     }
 
 
-def _summary(document: "Mapping[str, Any]") -> str:
+def _summary(document: Mapping[str, Any]) -> str:
     sd, one = document["sd"], document["repeats"][0]
     first = next(row for row in document["exact"] if row["sd"] == sd)
     lines = [
@@ -263,7 +156,8 @@ def _summary(document: "Mapping[str, Any]") -> str:
     return "\n".join(lines)
 
 
-def _printed(document: "Mapping[str, Any]") -> str:
+def printed(document: Mapping[str, Any]) -> str:
+    """Return what the command prints."""
     lines = []
     for row in document["repeats"]:
         known = row["for_good"] is not None
@@ -289,14 +183,8 @@ def _printed(document: "Mapping[str, Any]") -> str:
     return "\n".join([*lines, document["summary"], *([RESTRICTED] if document["restricted"] else [])])
 
 
-def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
-    import numpy as np
-
-    from deid_assets.figures.count_plan_figures import crossover_figure, noise_figure
-    from deid_assets.methods.counts.noise import Mechanism, noise_distribution
-    from deid_assets.reports.count_plan_report import render_plan
-    from deid_assets.reports.report import ReportFigure
-
+def files_of(document: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files of the folder: the report, tables as CSV, and the document."""
     drawn = {row["sd"]: noise_distribution(row["sd"], Mechanism(document["mechanism"])) for row in document["noise"]}
     averages, largest = [row["average"] for row in document["averages"]], len(document["sites"])
     crossings = ", ".join(f"{row['average']:g}: {row['sites']:g} sites" for row in document["averages"])
@@ -325,14 +213,10 @@ def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
         tables |= {name: document["table"][name] for name in ("cells_left_out", "lists")}
     return {
         "report.html": render_plan(document, figures),
-        **{f"{name}.csv": _csv(table) for name, table in tables.items() if table},
+        **{
+            name + ".csv": pd.DataFrame(rows, dtype=object).to_csv(index=False).encode()
+            for name, rows in tables.items()
+            if rows
+        },
         "document.json": json.dumps(document, indent=1, allow_nan=False).encode(),
     }
-
-
-def _csv(rows: "Sequence[Mapping[str, Any]]") -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()

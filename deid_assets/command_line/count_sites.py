@@ -1,81 +1,32 @@
 """`deid counts combine`: sums over sites, and what masking would lose of them."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
+import numpy as np
 
-from deid_assets.command_line.count_options import DOCUMENT, NEW_FOLDER
-from deid_assets.command_line.options import ABOVE_0, FILE, Written, errors_as_json, gathering, require_new
+from deid_assets.command_line.count_files import CountFile, read_counts, table_csv
+from deid_assets.command_line.count_options import PlannedCounts
 from deid_assets.errors import CountsError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from deid_assets.command_line.count_files import CountFile
+from deid_assets.figures.count_sites_figure import selection_bias_figure
+from deid_assets.methods.counts.noise import Mechanism
+from deid_assets.methods.counts.sites import SelectionBias, Serves, selection_bias, sum_over_sites
+from deid_assets.methods.counts.tables import CellName
+from deid_assets.reports.count_sites_report import render_sites
+from deid_assets.reports.report import ReportFigure
 
 _GROUPS_AT_MOST = 4
 
 
-@dataclass(frozen=True)
-class Planned:
-    """How counts are, or would be, protected: width of the noise, threshold of masking, and how noise is drawn."""
-
-    sd: float
-    threshold: int
-    mechanism: str
-
-
-@click.command("combine")
-@click.argument("files", nargs=-1, required=True, metavar="SITE.csv...", type=FILE)
-@click.option("--true-counts", is_flag=True, help="The files hold true counts: say what noise or masking would make of them.")
-@click.option("--sd", type=ABOVE_0, default=2.5, show_default=True, help="True counts: noise.")
-@click.option(
-    "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Masking hides counts from 1 to one less."
-)
-@click.option(
-    "--mechanism",
-    type=click.Choice(["rounded", "discrete"]),
-    default="rounded",
-    show_default=True,
-    help="How the noise of all sites is drawn.",
-)
-@NEW_FOLDER
-@DOCUMENT
-@gathering("planned", Planned)
-@gathering("written", Written)
-def combine_command(files: tuple[Path, ...], true_counts: bool, planned: Planned, written: Written) -> None:
-    """Add up the noisy counts of several sites, each a file with the same cells and a column sd.
-
-    Says the standard deviation of every sum, and whether noise or masking serves better: which of them makes the smaller error.
-    It is undecided where the noise of the counts hides that, or where it depends on what masking has to hide besides small
-    counts. With --true-counts, also which share of the true total masking loses, by the size of the sites; keep that result
-    where the counts are kept.
-
-    Exit code 0: done; 1: error; 64: wrong command line; 130 and 143: interrupted.
-    """
-    from deid_assets.command_line.count_files import read_counts
-    from deid_assets.command_line.demographics_document import write_folder
-
-    with errors_as_json(written.as_json):
-        require_new(written.output)
-        read = [read_counts(file, marks=not true_counts, negative=not true_counts) for file in files]
-        document = sites_document(read, planned, true_counts)
-        if written.output is not None:
-            write_folder(written.output, _files(document))
-    click.echo(json.dumps(document, indent=1, allow_nan=False) if written.as_json else _printed(document))
-
-
-def sites_document(read: "Sequence[CountFile]", planned: Planned, are_true: bool) -> dict[str, Any]:
+def sites_document(files: Sequence[Path], planned: PlannedCounts, are_true: bool) -> dict[str, Any]:
     """Return what the command says as JSON.
 
     Parameters
     ----------
-    read
-        The file of each site.
+    files
+        One of each site.
     planned
         Threshold of masking, how noise is drawn, and the noise that true counts would get.
     are_true
@@ -86,16 +37,12 @@ def sites_document(read: "Sequence[CountFile]", planned: Planned, are_true: bool
     CountsError
         If the files differ in their cells, or lack or have noise where they should not.
     """
-    import numpy as np
-
-    from deid_assets.methods.counts.noise import Mechanism
-    from deid_assets.methods.counts.sites import Serves, sum_over_sites
-
+    read = [read_counts(file, marks=not are_true, negative=not are_true) for file in files]
     _same_cells(read, has_noise=not are_true)
     names, threshold = read[0].cells, planned.threshold
     order = [{name: i for i, name in enumerate(file.cells)} for file in read]
 
-    def by_site(values: "Sequence[Sequence[float]]") -> np.ndarray:
+    def by_site(values: Sequence[Sequence[float]]) -> np.ndarray:
         return np.array([[one[at[name]] for name in names] for one, at in zip(values, order, strict=True)], float)
 
     counts = by_site([[np.nan if isinstance(value, str) else value for value in file.shown] for file in read])
@@ -142,10 +89,6 @@ def sites_document(read: "Sequence[CountFile]", planned: Planned, are_true: bool
 
 def _bias(counts: Any, persons: Any, parts: Any, threshold: int) -> dict[str, Any]:
     """What masking loses of the parts, by size of site: its largest count of people."""
-    import numpy as np
-
-    from deid_assets.methods.counts.sites import selection_bias
-
     sizes = np.where(persons == 1, counts, 0).max(axis=1)
     found = selection_bias(counts[:, parts], sizes, threshold, min(_GROUPS_AT_MOST, len(counts)))
 
@@ -162,7 +105,7 @@ def _bias(counts: Any, persons: Any, parts: Any, threshold: int) -> dict[str, An
     }
 
 
-def _same_cells(read: "Sequence[CountFile]", has_noise: bool) -> None:
+def _same_cells(read: Sequence[CountFile], has_noise: bool) -> None:
     if len(read) < 2:
         raise CountsError("a sum over sites needs the files of at least two sites")
     first = set(read[0].cells)
@@ -179,7 +122,8 @@ def _same_cells(read: "Sequence[CountFile]", has_noise: bool) -> None:
             raise CountsError(f"{file.path}: it has a column 'sd', so its counts have noise: leave out --true-counts")
 
 
-def _printed(document: "Mapping[str, Any]") -> str:
+def printed(document: Mapping[str, Any]) -> str:
+    """Return what the command prints."""
     lines = []
     for row in document["cells"]:
         name = " / ".join(row[part] for part in ("table", "row", "column"))
@@ -192,22 +136,14 @@ def _printed(document: "Mapping[str, Any]") -> str:
     return "\n".join([*lines, document["summary"]])
 
 
-def _better(row: "Mapping[str, Any]") -> str:
+def _better(row: Mapping[str, Any]) -> str:
     hidden = f"masking hides {row['hidden_at_least']:,.5g} to {row['hidden_at_most']:,.5g}"
     which = row["serves_better"]
     return f"{hidden}: undecided" if which == "undecided" else f"{hidden}: {which} serves better"
 
 
-def _files(document: "Mapping[str, Any]") -> dict[str, bytes]:
-    import numpy as np
-
-    from deid_assets.command_line.count_files import table_csv
-    from deid_assets.figures.count_sites_figure import selection_bias_figure
-    from deid_assets.methods.counts.sites import SelectionBias
-    from deid_assets.methods.counts.tables import CellName
-    from deid_assets.reports.count_sites_report import render_sites
-    from deid_assets.reports.report import ReportFigure
-
+def files_of(document: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files of the folder: the report, the sums as CSV, and the document."""
     rows, bias, figure = document["cells"], document["selection_bias"], None
     names = [CellName(row["table"], row["row"], row["column"]) for row in rows]
     columns: dict[str, Iterable[object]] = {

@@ -138,7 +138,7 @@ def gathering(name: str, kind: type["DataclassInstance"]) -> Callable[[Callable[
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def gathered(*given: Any, **options: Any) -> None:
-            own = {one.name: options.pop(one.name) for one in fields(kind)}
+            own = {one.name: options.pop(one.name) for one in fields(kind) if one.name in options}
             command(*given, **options, **{name: kind(**own)})
 
         return gathered

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from deid_assets.command_line import counts
+from deid_assets.command_line import count_protection
 from deid_assets.command_line.main import main
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
 
@@ -153,7 +153,7 @@ def test_a_crash_after_the_ledger_leaves_what_the_same_call_continues(here, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(counts, "_write", killed)
+        patched.setattr(count_protection, "write_file", killed)
         protect("sex.csv", "noise", "--output", "noisy.csv", "--lockout", 1)
     assert not (here / "noisy.csv").exists()
     kept = (here / "kept" / "count_ledger.json").read_bytes()
@@ -193,7 +193,7 @@ def test_the_ledger_holds_no_true_count(here):
 def test_calls_at_the_same_time_are_counted_one_by_one(here):
     def published(i: int) -> int:
         from deid_assets.command_line.count_files import counts_csv, read_counts
-        from deid_assets.command_line.count_ledger import AskedLedger, Published, enter, planned
+        from deid_assets.command_line.count_ledger import AskedLedger, Published, asked_for, enter, planned
         from deid_assets.errors import RefusedByLedgerError
         from deid_assets.methods.counts.estimates import ConsistentNoise
         from deid_assets.methods.counts.noise import NoiseRule, add_noise
@@ -205,7 +205,7 @@ def test_calls_at_the_same_time_are_counted_one_by_one(here):
         noise = ConsistentNoise(b"k" * 32, "delivery", "")
         noisy = add_noise(tables, rule, noise.draw)
         content = counts_csv(noisy.cells, noisy.counts.tolist(), read.contribution, noisy.sums, noisy.sd.tolist())
-        ledger = AskedLedger("kept", 3, None).open()
+        ledger = asked_for(AskedLedger("kept", 3, None))
         try:
             enter(ledger, Published(read, content, None, planned(tables, rule, noise)), secret, 60)
         except RefusedByLedgerError:

@@ -10,7 +10,7 @@ import pytest
 from deid_assets.assessments.count_disclosure import disclosed_cells
 from deid_assets.assets.counts import earlier_tables
 from deid_assets.command_line.count_files import counts_csv, read_counts
-from deid_assets.command_line.count_ledger import AskedLedger, Published, enter, opened, planned
+from deid_assets.command_line.count_ledger import AskedLedger, Published, asked_for, enter, opened, planned
 from deid_assets.errors import CountsError, RefusedByLedgerError
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import definition
@@ -84,7 +84,7 @@ def file(releases: Releases, method: str, sd: float = 2.5, limits: tuple[int, fl
     """Protect the table with the home as ledger, as the command does."""
     path = releases.home.root.parent / "true.csv"
     path.write_text(TABLE)
-    read, ledger = read_counts(path), AskedLedger(str(releases.home.root), *limits).open()
+    read, ledger = read_counts(path), asked_for(AskedLedger(str(releases.home.root), *limits))
     assert isinstance(ledger, HomeLedger)
     if method == "mask":
         content = counts_csv(read.cells, [100, "H", "T"], read.contribution, read.sums)
@@ -205,7 +205,7 @@ def test_a_home_is_the_ledger_where_it_is_named(releases, tmp_path, monkeypatch)
     publish_noisy(releases)
     monkeypatch.setenv("DEID_HOME", str(releases.home.root))
     monkeypatch.delenv("DEID_LEDGER", raising=False)
-    assert isinstance(AskedLedger(None, 10, None).open(), HomeLedger)
+    assert isinstance(asked_for(AskedLedger(None, 10, None)), HomeLedger)
     assert not isinstance(opened(tmp_path / "folder"), HomeLedger) and not os.path.exists(tmp_path / "folder")
 
 
