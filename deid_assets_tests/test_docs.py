@@ -254,7 +254,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 8, *["policies.md"] * 4,
+        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 9, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -359,7 +359,9 @@ def test_a_policy_of_other_tables_of_events(tmp_path):
     values["source"]["events"] = shown["source"]["events"]
     values["columns"] |= shown["columns"]
     values["hierarchies"] |= {"drug": {"kind": "fixed"}}
+    values |= {"adversary": example("own-data.md", "adversary")["adversary"]}
     policy = policy_from(values | {"reviewed_attributes": {"DaysOfSupply": "Only the pharmacy knows it."}}, tmp_path)
+    assert policy.adversary.scenarios == (("claims",), ("fills",))
     assert policy.event_tables == ("claims", "fills") and policy.source.events["fills"].same_as_claims == ("provider_id",)
 
 

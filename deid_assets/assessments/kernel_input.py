@@ -16,7 +16,7 @@ from deid_assets.methods.candidate.released_tables import Recoding, generalized_
 from deid_assets.methods.disclosure.demographic_classes import demographic_class_sizes
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population import encoding
-from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
+from deid_assets.methods.population.longitudinal_data import Dimension, Knows, LongitudinalData
 from deid_assets.methods.population.released_population import released_profiles
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
@@ -197,10 +197,20 @@ def smallest_safe_class(policy: Policy) -> int:
 
 def node_computation(policy: Policy, tables: PopulationTables, only_at: tuple[int, ...] | None = None) -> NodeComputation:
     """The node computation of this policy on these tables; of a single node if only that is measured."""
-    data = encoded_data(policy, tables)
+    data = encoded_data(policy, tables).known_as(knows_of(policy))
     delivered = tables.profiles.count()
     needed = class_size_needed(policy, sampling_fraction(policy, len(data.targets), delivered))
     return NodeComputation(data, lattice_dimensions(policy), needed, only_at=only_at, extract=not policy.counts_population)
+
+
+def knows_of(policy: Policy) -> Knows:
+    """How much of the sampled values the policy's adversary knows; what is known of dates is known of every table."""
+    columns = claim_columns(policy)
+    of_scenarios = (
+        {column for table in tables for column in policy.claim_columns_of(table)} for tables in policy.adversary.scenarios
+    )
+    scenarios = tuple(tuple(place for place, one in enumerate(columns) if one in known) for known in of_scenarios)
+    return Knows(scenarios, policy.adversary.total)
 
 
 def adversary_of(policy: Policy, profiles: Table) -> Adversary:

@@ -1,7 +1,7 @@
 """The share of simulated adversaries who find a class of too few members of the population (methods#node-risk)."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Limit, Work
@@ -9,6 +9,7 @@ from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.kernel_input import CANDIDATE
 from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.cluster.executors import search_executor
+from deid_assets.methods.adversary.two_readings import Adversary as Power
 from deid_assets.methods.adversary.two_readings import both_readings
 from deid_assets.methods.attacks.neighbor_attack import (
     SAFE_HARBOR_UNIQUE,
@@ -17,12 +18,15 @@ from deid_assets.methods.attacks.neighbor_attack import (
     risk_exposure,
 )
 from deid_assets.methods.canaries.checks import flags_of_canaries
-from deid_assets.methods.kernel.node_computation import NodeMeasurement
+from deid_assets.methods.kernel.node_computation import NodeComputation, NodeMeasurement
+from deid_assets.methods.population.longitudinal_data import EVERYTHING
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.policy.models import Policy
 
 NAME = "longitudinal_risk"
 FIXED, LITERAL = "high_risk_share", "high_risk_share_literal"
+EVERYTHING_KNOWN = "everything_known_high_risk_share"
+EVERYTHING_KNOWN_LITERAL = "everything_known_high_risk_share_literal"
 WITH_SUPPRESSED = "high_risk_share_with_suppressed_members"
 EXPECTED, EXPOSURE, LIKE_SAFE_HARBOR = "expected_reidentified", "risk_exposure", "max_sup_like_safe_harbor"
 
@@ -32,7 +36,8 @@ def assess(work: Work[Policy]) -> Assessed:
 
     If classes are those of the release, they are counted among the published members; the share with suppressed members
     counted is reported too. Two numbers follow from the share: the exposure, computed as for Safe Harbor, and the expected
-    share of members who are re-identified.
+    share of members who are re-identified. Where the policy's adversary knows less than everything, the share from one who
+    knows it is measured on the same draws.
     """
     policy, tables = work.policy, work.tables
     profiles, chosen = tables["member_profiles"], tables["chosen_generalization"]
@@ -44,7 +49,7 @@ def assess(work: Work[Policy]) -> Assessed:
     with search_executor() as executor:
         adversary = kernel_input.adversary_of(policy, profiles).of(keep)
         computation = computation.on(executor)
-        readings = both_readings(computation.keeping(keep), node, adversary, key, draws)
+        shares = judged_shares(policy, Judged(computation.keeping(keep), node, adversary), key, tried.number, work.commitment)
         everyone = None
         if computation.extract:
             everyone = computation.keeping(keep, suppressed_count=True).measure(node, key, draws)
@@ -54,13 +59,48 @@ def assess(work: Work[Policy]) -> Assessed:
         computation.k,
         work.stream_key("canaries of longitudinal risk"),
     )
-    at_high_risk = high_risk_measurements(policy, readings.fixed, readings.literal, work.commitment, tried.number)
     measured = (
-        *at_high_risk,
-        *exposure_measurements(policy, at_high_risk),
+        *shares,
+        *exposure_measurements(policy, [found for found in shares if found.name in (FIXED, LITERAL)]),
         *([counted_with_suppressed(everyone, work.commitment)] if everyone else []),
     )
     return Assessed(measured, canaries, tried)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What is judged by draws: the node of a computation, and what is needed to recompute the adversary's power there."""
+
+    computation: NodeComputation
+    node: Sequence[int]
+    adversary: Power
+
+
+def judged_shares(policy: Policy, judged: Judged, key: bytes, number: int, commitment: str) -> tuple[Measurement, ...]:
+    """Measure the share of draws at high risk in both readings; where less is assumed, also from who knows everything.
+
+    Parameters
+    ----------
+    key
+        16 bytes, the key of the stream.
+    number
+        That of the try.
+    commitment
+        Commitment to the seed of the stream.
+
+    Returns
+    -------
+    tuple of Measurement
+        `high_risk_measurements`; those of an adversary who knows everything are of the same draws.
+    """
+    computation, node, adversary, draws = judged.computation, judged.node, judged.adversary, policy.risk.gate.draws
+    readings = both_readings(computation, node, adversary, key, draws)
+    found = high_risk_measurements(policy, readings.fixed, readings.literal, commitment, number)
+    if not policy.adversary.knows_less:
+        return found
+    everything = both_readings(computation.known_as(EVERYTHING), node, adversary, key, draws)
+    shares = {EVERYTHING_KNOWN: everything.fixed, EVERYTHING_KNOWN_LITERAL: everything.literal}
+    return found + _shares(policy, shares, policy.adversary.everything_known_at_most, commitment, number)
 
 
 def high_risk_measurements(
@@ -70,6 +110,12 @@ def high_risk_measurements(
 
     `number` is that of the try.
     """
+    return _shares(policy, {FIXED: fixed, LITERAL: literal}, policy.risk.max_high_risk_share, commitment, number)
+
+
+def _shares(
+    policy: Policy, measured: Mapping[str, NodeMeasurement], limit: float | None, commitment: str, number: int
+) -> tuple[Measurement, ...]:
     gate = policy.risk.gate
     confidence = confidence_of_try(gate.confidence, number)
     section = "methods#node-risk; El Emam et al. 2012, Multimedia Appendix 1, section 5"
@@ -78,12 +124,11 @@ def high_risk_measurements(
         method.estimated(
             name, "share of draws",
             Estimated(
-                measured.share, clopper_pearson_upper_bound(measured.flagged, measured.draws, confidence), confidence,
-                measured.draws,
+                found.share, clopper_pearson_upper_bound(found.flagged, found.draws, confidence), confidence, found.draws
             ),
-            policy.risk.max_high_risk_share, "upper_bound" if gate.statistic == "upper_bound" else "value",
+            limit, "upper_bound" if gate.statistic == "upper_bound" else "value",
         )
-        for name, measured in ((FIXED, fixed), (LITERAL, literal))
+        for name, found in measured.items()
     )  # fmt: skip
 
 
@@ -130,6 +175,17 @@ def max_sup(policy: Policy) -> Limit:
     return Limit(policy.risk.max_high_risk_share, policy.risk.gate.confidence)
 
 
+def everything_known(policy: Policy) -> Limit | None:
+    """The limit of the share at high risk from an adversary who knows everything, where the policy's knows less."""
+    limit = policy.adversary.everything_known_at_most
+    return None if limit is None else Limit(limit, policy.risk.gate.confidence)
+
+
+def knows_less(policy: Policy) -> bool:
+    """Whether the policy's adversary knows less than everything."""
+    return policy.adversary.knows_less
+
+
 LONGITUDINAL_RISK = Assessment(
     NAME,
     adversary=Adversary(
@@ -162,6 +218,25 @@ LONGITUDINAL_RISK = Assessment(
             "the appendix, on the generalized data.",
             "The share at high risk, with exemptions and adversary power computed from the generalized data.",
             max_sup,
+        ),
+        Gate(
+            EVERYTHING_KNOWN,
+            "everything_known_high_risk_share_within_threshold",
+            "At most the stated share of adversaries who know everything that their power allows, of every table at once, find "
+            "a class of fewer than k members of the population.",
+            "Share at high risk from somebody who knows all tables at once, and every value that the power allows: the policy "
+            "judges its releases by an adversary who knows less.",
+            everything_known,
+            applies=knows_less,
+        ),
+        Gate(
+            EVERYTHING_KNOWN_LITERAL,
+            "everything_known_literal_high_risk_share_within_threshold",
+            "The same, with power and exemption computed literally as in the appendix, on the generalized data.",
+            "The share at high risk from somebody who knows everything, with exemptions and adversary power computed from the "
+            "generalized data.",
+            everything_known,
+            applies=knows_less,
         ),
     ),
 )  # fmt: skip

@@ -27,12 +27,18 @@ from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.methods.adversary.adversary_power import Rounding, ValuePairs, power_of
 from deid_assets.methods.attacks import attack_sensitivity
-from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttackResult, neighbor_attack
+from deid_assets.methods.attacks.neighbor_attack import (
+    Estimate,
+    MeanInterval,
+    NeighborAttackResult,
+    neighbor_attack,
+    success_given_membership,
+)
 from deid_assets.methods.canaries.checks import neighbors_of_canaries, sensitivity_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.claim_records import EvaluationRecords
-from deid_assets.methods.population.longitudinal_data import LongitudinalData
+from deid_assets.methods.population.longitudinal_data import EVERYTHING, LongitudinalData
 from deid_assets.methods.population.released_population import (
     DAY,
     ReleasedTables,
@@ -53,6 +59,8 @@ from deid_assets.store.tables import Table, write_table
 
 NAME = "neighbor_attack"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
+EVERYTHING_KNOWN = "everything_known_neighbor_success_given_membership"
+"""Measurement of a neighbor who knows everything, where the policy's knows less; reported."""
 
 
 def assess(work: Work[Policy]) -> Assessed:
@@ -77,6 +85,13 @@ def assess(work: Work[Policy]) -> Assessed:
         lambda hits, of: clopper_pearson_interval(hits, of, 2 * confidence - 1),
     )
     measured = neighbor_measurements(policy, attack, work.commitment, tried.number)
+    if policy.adversary.knows_less:
+        everything = NodeComputation(data.known_as(EVERYTHING), (), k=1).drawn_classes((), neighbors, trials)
+        success = success_given_membership(~everything.exempt, everything.sizes)
+        bound = mean_interval(confidence)(success)[1]
+        method = Method(NAME, "methods#knowing-less", work.commitment)
+        known = Estimated(float(success.mean()), bound, confidence, trials)
+        measured += (method.judged(EVERYTHING_KNOWN, "probability", known, None),)
     figure = neighbor_attack_figure([(found.name, found.value, found.bound, found.threshold) for found in measured])
     return Assessed(
         measured,
@@ -95,7 +110,8 @@ def attacked_release(candidate: Candidate) -> tuple[Table, LongitudinalData]:
         MemberID and the released member-level columns; and the data, whose members are in the order of MemberID.
     """
     tables = released_tables(candidate)
-    return tables.profiles, released_data(tables, candidate.tables["adversary_power"])
+    data = released_data(tables, candidate.tables["adversary_power"])
+    return tables.profiles, data.known_as(kernel_input.knows_of(candidate.policy))
 
 
 def released_tables(candidate: Candidate) -> ReleasedTables:
@@ -154,7 +170,7 @@ NEIGHBOR_ATTACK = Assessment(
         f"{HERITAGE}, attack 1: accepts .05",
     ),
     version="3",
-    policy_sections=("neighbor_attack",),
+    policy_sections=("neighbor_attack", "adversary"),
     inputs=(
         "member_profiles", "known", "value_domains", "adversary_power", "pseudonym_crosswalk",
         "chosen_generalization", *CANDIDATE,

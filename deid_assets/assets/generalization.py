@@ -122,7 +122,7 @@ def value_domains(step: Step[Policy], members: Table, member_profiles: Table, kn
 
 
 @stage_asset(
-    policy_sections=["dimensions", "risk", "detail_at_least", "publish_however_coarse", "releases"],
+    policy_sections=["dimensions", "risk", "adversary", "detail_at_least", "publish_however_coarse", "releases"],
     kinds=("duckdb", "numpy"),
     inputs=("reachable_risk", "members", "eligible_claims", *POPULATION),
 )
@@ -295,6 +295,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
                 risk.suppression.at_most,
                 risk.search.aim,
                 risk.worst_class_share_at_most,
+                policy.adversary.everything_known_at_most,
             ),
             gates,
         )

@@ -25,6 +25,7 @@ from deid_assets.assessments.kernel_input import (
     sampling_fraction,
 )
 from deid_assets.assessments.long_tail import bin_refusals
+from deid_assets.assessments.longitudinal_risk import Judged
 from deid_assets.assessments.membership_changes import (
     change_refusals,
     changes_measured,
@@ -350,9 +351,9 @@ def _judge(
     adversary = adversary_of(policy, tables.profiles).of(keep)
     # Changes after a refusal, except of the delivery or the sample, are judged on the draws of the current try.
     key = gate_stream_key(step, tables.profiles, tried.number)
-    draws = judgement.Draws(computation, node, adversary, key, commitment)
+    draws = judgement.Draws(Judged(computation, node, adversary), key, commitment)
     with search_executor() as executor:
-        measuring = replace(draws, computation=computation.on(executor))
+        measuring = replace(draws, judged=replace(draws.judged, computation=computation.on(executor)))
         measured += judgement.risk_measurements(policy, measuring, tried.number)
     measured += of_counts
     note_if_refused(step.workplace, tried, measured)

@@ -33,6 +33,7 @@ LATER_SECTIONS: dict[str, Any] = {
 }  # fmt: skip
 _LATER_KEYS: Mapping[str, Mapping[str, Any]] = {
     "recipients": {"reference_class": None},
+    "adversary": {"scenarios": [], "total": None, "everything_known_at_most": None},
     "removal": {"sets": [], "absence_factor_at_most": None, "disappearance_posterior_at_most": None},
     "risk": {"worst_class_share_at_most": None, "nodes_by_gain": None},
     "releases": {"left_out": {}},

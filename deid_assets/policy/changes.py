@@ -59,9 +59,22 @@ def _tables_left(policy: Policy, without: set[str], sections: dict[str, Any]) ->
     names = {one.release_as for one in policy.attributes if one.column in columns}
     for table in gone:
         del changed["source"]["events"][table], changed["columns"][table]
+    if policy.adversary.scenarios:
+        changed |= _sections(policy, "adversary")
+        changed["adversary"] |= _scenarios_left(policy, gone)
     changed["attributes"] = [one for one in changed.get("attributes", []) if one["column"] not in columns]
     reviewed = changed.get("reviewed_attributes", {}).items()
     return changed | {"reviewed_attributes": {name: reason for name, reason in reviewed if name not in names}}
+
+
+def _scenarios_left(policy: Policy, gone: Sequence[str]) -> dict[str, Any]:
+    """The scenarios without tables that are left out; where one would name all that are left, nothing less is assumed."""
+    tables = set(policy.event_tables).difference(gone)
+    left = {tuple(table for table in scenario if table in tables) for scenario in policy.adversary.scenarios} - {()}
+    kept = sorted(one for one in left if not any(set(one) < set(other) for other in left))
+    if any(set(one) == tables for one in kept):
+        return {"scenarios": [], "everything_known_at_most": None}
+    return {"scenarios": [list(one) for one in kept]}
 
 
 def leaving_together(policy: Policy) -> dict[str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deid_assets.assessments.detail import KEPT
+from deid_assets.assessments.longitudinal_risk import EVERYTHING_KNOWN, EVERYTHING_KNOWN_LITERAL, FIXED, LITERAL
 from deid_assets.errors import DeidError
 from deid_assets.methods.disclosure import leak_limits as leaks
 from deid_assets.policy.reference_thresholds import compared_with_reference
@@ -50,6 +51,8 @@ class Verdict:
         Where its policy is laxer than the reference for its recipients.
     coarse
         Columns that keep less than the policy asks for, where it publishes a release however coarse it is.
+    knows_less
+        What the adversary of the policy is assumed not to know, with the share at high risk from somebody who knows it.
     """
 
     gates: int
@@ -58,12 +61,14 @@ class Verdict:
     not_compared: tuple[str, ...] = ()
     laxer: tuple[str, ...] = ()
     coarse: tuple[str, ...] = ()
+    knows_less: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said before that the gates passed, the worst first."""
         said = [f"A person overruled: {text}." for text in self.overruled]
         said += [f"At the edge of what the product allows: {text}." for text in self.at_edge]
+        said += [f"Less is known than could be: {text}." for text in self.knows_less]
         said += [f"Laxer than the reference thresholds: {text}." for text in self.laxer]
         said += [f"Published however coarse it is: {text}." for text in self.coarse]
         said += [f"Not compared with {text}." for text in self.not_compared]
@@ -97,7 +102,13 @@ def verdict_of(manifest: Mapping[str, Any]) -> Verdict:
     if approval is not None:
         by += f"; approved by {approval['by']}"
     return Verdict(
-        gates, tuple(_overruled(policy, measured, by)), tuple(edges_of(policy)), apart, laxer, tuple(_coarse(measured))
+        gates,
+        tuple(_overruled(policy, measured, by)),
+        tuple(edges_of(policy)),
+        apart,
+        laxer,
+        tuple(_coarse(measured)),
+        tuple(f"{text}. {_shares_of_both(measured)}" for text in knows_less(policy)),
     )
 
 
@@ -131,6 +142,32 @@ def _overruled(policy: Mapping[str, Any], measured: list[dict[str, Any]], by: st
         said = " ".join(reason.split()).rstrip(".")
         if what:
             yield f"{column}: {', '.join(what)}; published because “{said}” ({by})"
+
+
+def knows_less(policy: Mapping[str, Any]) -> Iterator[str]:
+    """Say what the adversary of a policy, as JSON values, is assumed to know where that is less than everything."""
+    adversary = policy.get("adversary") or {}
+    if adversary.get("scenarios"):
+        sets = "; or ".join(" and ".join(tables) for tables in adversary["scenarios"])
+        yield f"the adversary knows one of these sets of tables, and no other table: {sets}"
+    if adversary.get("total") is not None:
+        yield f"the adversary knows at most {adversary['total']} values of a person's events, of all tables together"
+
+
+def _shares_of_both(measured: list[dict[str, Any]]) -> str:
+    """The share at high risk from the policy's adversary, and from somebody who knows everything."""
+
+    def largest(*names: str) -> dict[str, Any] | None:
+        found = [one for one in measured if one["name"] in names and isinstance(one["value"], int | float)]
+        return max(found, key=lambda one: float(one["value"]), default=None)
+
+    assumed, everything = largest(FIXED, LITERAL), largest(EVERYTHING_KNOWN, EVERYTHING_KNOWN_LITERAL)
+    if assumed is None or everything is None:
+        return "The manifest does not tell both shares at high risk"
+    return (
+        f"{_percent(assumed['value'])} of the draws are at high risk from them, and {_percent(everything['value'])} from "
+        f"somebody who knows everything (limits {_percent(assumed['threshold'])} and {_percent(everything['threshold'])})"
+    )
 
 
 def _coarse(measured: list[dict[str, Any]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
 from deid_assets.release.adversaries import worst_numbers
-from deid_assets.release.verdict import verdict_of
+from deid_assets.release.verdict import knows_less, verdict_of
 from deid_assets.reports.determination_texts import ADVERSARIES, CONDITIONS, EXPIRY, LIMITS, NO_NUMBER, RULE, precedent_of
 from deid_assets.reports.manifest_content import meaning_of
 from deid_assets.reports.report import environment
@@ -177,6 +177,7 @@ def _adversaries(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> Doss
         known.append(
             f"Values of each claim-level quasi-identifier that a neighbor knows: at most {_shown(policy['adversary']['power'])}"
         )
+        known += [f"{text[:1].upper()}{text[1:]}." for text in knows_less(policy)]
     listed = policy.get("quasi_identifiers", {})
     columns = listed if isinstance(listed, list) else [*listed.get("members", ()), *listed.get("claims", ())]
     if columns:

@@ -29,6 +29,8 @@ DISCLOSURE_LIMITS = {
     "provider_graph__graph_success_at_most": 0.2,
 }
 EVERY_LIMIT = DISCLOSURE_LIMITS | {
+    "adversary__total": 10,
+    "adversary__everything_known_at_most": 0.2,
     "removal__absence_factor_at_most": 1.25,
     "risk__worst_class_share_at_most": 0.05,
     "attack_sensitivity__unconditional": {"at_most": 0.3},

@@ -110,6 +110,11 @@ class Knowledge:
         """Return some of the draws, in that order."""
         return Knowledge(self.targets[draws], tuple(codes.take(draws, axis=1) for codes in self.codes))
 
+    def of(self, histories: Sequence[int]) -> "Knowledge":
+        """Return what is known of some histories only; nothing is of the others."""
+        nothing = np.full((0, len(self)), -1, dtype=np.int32)
+        return Knowledge(self.targets, tuple(own if h in histories else nothing for h, own in enumerate(self.codes)))
+
     def facts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return every known value as a row (draw, history, base code), for checks of the kernel by other means."""
         columns = []
@@ -159,11 +164,73 @@ def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Kno
         If the key does not have 16 bytes, or if there is no target to draw.
     """
     generators, targets = start_block(data, stream_key, block)
-    codes = tuple(
+    codes = [
         sampled_codes(generator, known, power, targets)
         for generator, known, power in zip(generators, data.known, data.power, strict=True)
-    )
-    return Knowledge(targets, codes)
+    ]
+    if data.knows.total is not None:
+        codes = within_total(codes, ranks(data, stream_key, block, [len(own) for own in codes]), data.knows.total)
+    return Knowledge(targets, tuple(codes))
+
+
+def ranks(data: LongitudinalData, stream_key: bytes, block: int, slots: Sequence[int]) -> np.ndarray:
+    """Draw the rank of every value that a block's draws may sample: of a total, those of the lowest ranks are known.
+
+    The numbers are those of a stream of their own, by history and slot. So what is known of a draw depends on no node, a larger
+    total keeps what a smaller one kept, and one more history changes no rank of the others.
+
+    Parameters
+    ----------
+    slots
+        Number of values that each history samples at most.
+
+    Returns
+    -------
+    np.ndarray
+        (sum of slots, B) float64 in [0, 1), history after history, in the order of the stream.
+    """
+    shared = range(len(data.known) - len(data.streams))
+    names = (*map(str, shared), *data.streams)
+    generators = (_generator(own_key(stream_key, f"rank of {name}"), block) for name in names)
+    # Slot after slot, so that a rank does not depend on how many values others sample.
+    drawn = [one.random((number, DRAWS_PER_BLOCK)) for one, number in zip(generators, slots, strict=True)]
+    return np.concatenate([np.empty((0, DRAWS_PER_BLOCK)), *drawn])
+
+
+def within_total(codes: Sequence[np.ndarray], ranks: np.ndarray, total: int) -> list[np.ndarray]:
+    """Keep at most `total` values of each draw, those of the lowest ranks.
+
+    Parameters
+    ----------
+    codes
+        For each history (P_h, B) int, padded with -1.
+    ranks
+        (sum of P_h, B) float: the rank of each.
+
+    Returns
+    -------
+    list of np.ndarray
+        In the same shapes; what is kept of a draw comes first, and the rest is -1.
+
+    Examples
+    --------
+    Two values of one history, one of another, and two of them known:
+
+    >>> codes = [np.array([[7], [3]]), np.array([[5]])]
+    >>> [own[:, 0].tolist() for own in within_total(codes, np.array([[0.9], [0.1], [0.5]]), 2)]
+    [[3, -1], [5]]
+    """
+    if len(ranks) <= total:
+        return list(codes)
+    there = np.concatenate([own >= 0 for own in codes])
+    sampled = np.where(there, ranks, np.inf)
+    known = there & (sampled <= np.partition(sampled, total - 1, axis=0)[total - 1])
+    kept, end = [], 0
+    for own in codes:
+        first, end = end, end + len(own)
+        values = np.where(known[first:end], own, own.dtype.type(-1))
+        kept.append(np.take_along_axis(values, np.argsort(values < 0, axis=0, kind="stable"), axis=0))
+    return kept
 
 
 def start_block(data: LongitudinalData, stream_key: bytes, block: int) -> tuple[list[np.random.Generator], np.ndarray]:

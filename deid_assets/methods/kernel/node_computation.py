@@ -26,12 +26,15 @@ Step 4.b.i.2 has two readings. With `once`, the exemption is decided at the coar
 none, and the flags are monotone on the lattice, because coarsening preserves containment. The search uses this reading. With
 `literal`, as the appendix specifies, the exemption is decided at the node itself. It is measured on the chosen node, and the
 larger share gates (methods#node-risk).
+
+Where the adversary is replaced by several scenarios, each knows some histories only and is asked alone; a draw is at high risk
+if any of them finds too small a class (methods#knowing-less).
 """
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -45,6 +48,7 @@ from deid_assets.methods.kernel.member_index import TOO_RARE, MemberIndex
 from deid_assets.methods.population.longitudinal_data import (
     Dimension,
     Generalization,
+    Knows,
     LongitudinalData,
     generalization_at,
     top_node,
@@ -97,9 +101,9 @@ class DrawnClasses:
     targets
         int64: rows of `LongitudinalData.targets`.
     sizes
-        int32: members in the class, including the target; 0 if the draw is exempt.
+        int32: members in the class, including the target; 0 if the draw is exempt. Of several scenarios, the smallest class.
     exempt
-        bool: truncation removed part of the knowledge, so that no correct match is possible.
+        bool: truncation removed part of the knowledge, so that no correct match is possible; in every scenario.
     """
 
     targets: np.ndarray
@@ -249,6 +253,15 @@ class NodeComputation:
         """Return the computation with another adversary power, such as p recomputed on generalized data."""
         return self._of(self.data.with_power(power), self.index)
 
+    def known_as(self, knows: Knows) -> "NodeComputation":
+        """Return the computation for an adversary who knows more or less of what is sampled."""
+        return self if knows == self.data.knows else self._of(self.data.known_as(knows), self.index)
+
+    def of_each_scenario(self) -> tuple["NodeComputation", ...]:
+        """Return the computation for the adversary of each scenario, or this one where there is one adversary."""
+        knows = self.data.knows
+        return tuple(self.known_as(replace(knows, scenarios=(one,))) for one in knows.scenarios) or (self,)
+
     def generalization(
         self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()
     ) -> Generalization[int | None]:
@@ -368,14 +381,24 @@ class NodeComputation:
         """Run steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
         draws = self._draws
         batch = draws.batch(stream_key, blocks)
-        exempt = self._exempt(batch, levels, exemption)
-        found = _found(draws, batch, levels, exempt, self.k)
-        flags = ~exempt & (found < self.k)
-        # Step 4.b.ii: a target that lacks its own knowledge at this node, though not at the top, was not found.
-        short_by_one = np.flatnonzero(flags & (found == self.k - 1))
-        if len(short_by_one):
-            flags[short_by_one] = ~draws.lost_by(batch, short_by_one, levels.histories)
-        return batch.in_stream_order(flags), batch.in_stream_order(exempt)
+        flagged, all_exempt = np.zeros(len(batch.members), dtype=bool), np.ones(len(batch.members), dtype=bool)
+        for known in self._known_of(levels):
+            exempt = self._exempt(batch, known, exemption)
+            found = _found(draws, batch, known, exempt | flagged, self.k)
+            flags = ~exempt & ~flagged & (found < self.k)
+            # Step 4.b.ii: a target that lacks its own knowledge at this node, though not at the top, was not found.
+            short_by_one = np.flatnonzero(flags & (found == self.k - 1))
+            if len(short_by_one):
+                flags[short_by_one] = ~draws.lost_by(batch, short_by_one, known.histories)
+            flagged |= flags
+            all_exempt &= exempt
+        return batch.in_stream_order(flagged), batch.in_stream_order(all_exempt)
+
+    def _known_of(self, levels: Generalization[int | None]) -> Iterator[Generalization[int | None]]:
+        """Yield the levels of what each adversary knows: without the histories that are not in their scenario."""
+        for scenario in self.data.knows.each(len(levels.histories)):
+            histories = tuple(level if h in scenario else None for h, level in enumerate(levels.histories))
+            yield Generalization(levels.demographics, histories)
 
     def _target_flags_of_batch(
         self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, piece: tuple[range, int]
@@ -393,12 +416,17 @@ class NodeComputation:
         """Return targets, exact class sizes and exemptions of some blocks, in the order of the stream; used on `_exact`."""
         draws = self._draws
         batch = draws.batch(stream_key, blocks)
-        exempt = self._exempt(batch, levels, exemption)
-        # A target that lacks its own knowledge was not found and counts itself.
-        sizes = _found(draws, batch, levels, exempt, NO_LIMIT) + draws.lost(batch, levels.histories)
-        sizes = np.where(exempt, 0, sizes).astype(np.int32)
+        smallest = np.full(len(batch.members), NO_LIMIT, dtype=np.int32)
+        all_exempt = np.ones(len(batch.members), dtype=bool)
+        for known in self._known_of(levels):
+            exempt = self._exempt(batch, known, exemption)
+            # A target that lacks its own knowledge was not found and counts itself.
+            sizes = _found(draws, batch, known, exempt, NO_LIMIT) + draws.lost(batch, known.histories)
+            smallest = np.where(exempt, smallest, np.minimum(smallest, sizes)).astype(np.int32)
+            all_exempt &= exempt
+        smallest[all_exempt] = 0
         in_order = batch.in_stream_order
-        return in_order(batch.knowledge.targets), in_order(sizes), in_order(exempt)
+        return in_order(batch.knowledge.targets), in_order(smallest), in_order(all_exempt)
 
 
 def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization[int | None], exempt: np.ndarray, limit: int) -> np.ndarray:

@@ -17,7 +17,14 @@ import numpy as np
 
 from deid_assets.methods.kernel import member_index
 from deid_assets.methods.kernel.class_size import NO_LIMIT
-from deid_assets.methods.kernel.knowledge import Knowledge, SortedTargets, order_of, start_block
+from deid_assets.methods.kernel.knowledge import (
+    Knowledge,
+    SortedTargets,
+    order_of,
+    ranks,
+    start_block,
+    within_total,
+)
 from deid_assets.methods.kernel.member_index import DemographicCells, MemberIndex
 from deid_assets.methods.population.longitudinal_data import Domain
 
@@ -68,6 +75,11 @@ def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> t
         values = history.samples, history.offsets, history.codes
         _sample(sampled, uniform, own, turn, *values, places, small_order, block_of)
         codes.append(sampled)
+    total = targets.data.knows.total
+    if total is not None:
+        slots = [len(own) for own in codes]
+        in_stream = np.concatenate([ranks(targets.data, stream_key, block, slots) for block in blocks], axis=1)
+        codes = within_total(codes, in_stream[:, order], total)
     return order, Knowledge(targets.targets[places], tuple(codes))
 
 

@@ -272,8 +272,14 @@ class OtherGates:
         Classes are largest at the coarsest node, and truncation removes most knowledge at the finest.
         """
         sizes = self._whole[ATTACK].drawn_classes(top_node(self.dimensions), stream_key, draws).sizes
-        lost = self._whole[ATTACK].drawn_classes((0,) * len(self.dimensions), stream_key, draws).exempt
+        lost = self._lost_at_finest(self._whole[ATTACK], stream_key, draws)
         return np.where(lost, 0.0, 1 / np.maximum(sizes, 1))
+
+    def _lost_at_finest(self, computation: NodeComputation, stream_key: bytes, draws: int) -> np.ndarray:
+        """Return (draws,) bool: neighbors some of whose knowledge is truncated at the finest node, in any scenario."""
+        finest = (0,) * len(self.dimensions)
+        of_each = (one.drawn_classes(finest, stream_key, draws).exempt for one in computation.of_each_scenario())
+        return np.any(np.stack(list(of_each)), axis=0)
 
     @cached_property
     def _attacks(self) -> dict[str, _Attack]:
@@ -307,10 +313,9 @@ class OtherGates:
 
     @cached_property
     def _lost_at_the_finest(self) -> dict[str, np.ndarray]:
-        """(trials,) bool by gate: neighbors some of whose knowledge is truncated at the finest node."""
-        finest = (0,) * len(self.dimensions)
+        """By gate: the neighbors some of whose knowledge is truncated at the finest node."""
         return {
-            gate: self._whole[gate].drawn_classes(finest, self.stream_key, attack.trials).exempt
+            gate: self._lost_at_finest(self._whole[gate], self.stream_key, attack.trials)
             for gate, attack in self._attacks.items()
         }
 

@@ -30,6 +30,7 @@ from deid_assets.methods.attacks.worst_classes import (
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import COARSER, FACTOR, OtherGates
 from deid_assets.methods.lattice.predictive_tagging import Node, SparseTagging, below_or_equal
+from deid_assets.methods.population.longitudinal_data import EVERYTHING
 
 DRAWS_A_MEMBER = 25
 """Number of draws of the suppression stream for each sampled member and round."""
@@ -206,6 +207,8 @@ class Demands:
     worst_class_at_most
         Limit of the share at high risk in each class; None for none. A candidate that fails it is tried again without the
         members who are found most often, if any may be suppressed.
+    everything_known_at_most
+        Limit of the share at high risk from an adversary who knows everything, where less is assumed; None for none.
     """
 
     max_high_risk_share: float
@@ -214,6 +217,7 @@ class Demands:
     suppress_at_most: float
     aim: float
     worst_class_at_most: float | None = None
+    everything_known_at_most: float | None = None
 
     @property
     def target(self) -> float:
@@ -259,6 +263,14 @@ class Judge:
     def confirmed(self, node: Node, which: str = "") -> BothReadings:
         """The share that counts, on draws that chose nothing."""
         return self.readings(node, f"confirmation{which}", self.demands.draws)
+
+    def holds(self, node: Node, readings: BothReadings, which: str = "") -> bool:
+        """Whether confirmed readings hold and, where the adversary knows less than everything, those of who knows it, too."""
+        held, limit = self.demands.held_by(readings), self.demands.everything_known_at_most
+        if limit is None or not held:
+            return held
+        known = replace(self, computation=self.computation.known_as(EVERYTHING)).confirmed(node, which)
+        return known.hold(limit, self.demands.confidence, self.demands.aim)
 
     def by_class(self, node: Node, limit: float, which: str = "") -> tuple[ClassShares, np.ndarray]:
         """The share of each class on fresh draws, and whether it is so high that the gate may refuse it."""
@@ -313,7 +325,7 @@ def choose_generalization(
         if gate is not None:
             return Failed(gate)
         readings = judge.confirmed(node)
-        if not demands.held_by(readings):
+        if not judge.holds(node, readings):
             return Failed(HIGH_RISK)
         if limit is None:
             return Choice(node, readings, nobody)
@@ -436,7 +448,7 @@ def suppress_flagged(judge: Judge, node: Node, in_excess: np.ndarray | None = No
         share = max(quick.fixed.share, quick.literal.share)
         if share <= target:
             full = rest.confirmed(node, f" {number}")
-            if demands.held_by(full):
+            if rest.holds(node, full, f" {number}"):
                 if limit is None:
                     return full, suppressed
                 by_class, high = rest.by_class(node, limit, f" {number}")
@@ -447,7 +459,8 @@ def suppress_flagged(judge: Judge, node: Node, in_excess: np.ndarray | None = No
                 class_goals[left] *= np.minimum(0.9, CLASS_AIM * limit / by_class.shares[high])
                 continue
             share = max(full.fixed.share, full.literal.share)
-        goal *= min(0.9, target / share)
+        # Who knows everything may find too many where the others find few enough.
+        goal *= min(0.9, target / max(share, target))
     return failed
 
 

@@ -256,6 +256,7 @@ class _Remedies:
             data.demographics[:, members], tuple(data.demographic_domains[i] for i in members),
             tuple(data.held[h] for h in claims), tuple(data.history_domains[h] for h in claims),
             data.targets, tuple(data.known[h] for h in claims), tuple(data.power[h] for h in claims),
+            knows=data.knows.of(claims),
         )  # fmt: skip
         return self.judge.computation.over(own, ())
 
@@ -298,8 +299,9 @@ def _at_top(computation: NodeComputation) -> LongitudinalData:
 
     coded = np.stack([codes[data.demographics[:, i]] for i, codes in enumerate(demographics)], axis=1)
     return LongitudinalData(
-        coded, domains(demographics), recoded(data.held), domains(histories), data.targets, recoded(data.known), data.power
-    )
+        coded, domains(demographics), recoded(data.held), domains(histories), data.targets, recoded(data.known), data.power,
+        knows=data.knows,
+    )  # fmt: skip
 
 
 def _one_level_coarser(computation: NodeComputation, columns: Sequence[str]) -> Iterator[tuple[str, NodeComputation]]:

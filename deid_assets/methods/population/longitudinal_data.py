@@ -182,6 +182,44 @@ class Generalization(Generic[Level]):
     histories: tuple[Level, ...]
 
 
+@dataclass(frozen=True)
+class Knows:
+    """How much of the values sampled of a target an adversary knows (methods#knowing-less); by default all of them.
+
+    Parameters
+    ----------
+    scenarios
+        Sets of histories, as positions in the data. Each is an adversary who knows the sampled values of these histories only,
+        and a draw is at high risk if any of them finds too small a class. Empty: one adversary, who knows those of every
+        history.
+    total
+        At most so many sampled values of a draw are known, chosen at random among all of them; None: every one.
+
+    Examples
+    --------
+    Without the second of three histories, the third moves up, and a scenario of the second alone is none:
+
+    >>> Knows(((0, 1), (1,), (2,))).of([0, 2])
+    Knows(scenarios=((0,), (1,)), total=None)
+    """
+
+    scenarios: tuple[tuple[int, ...], ...] = ()
+    total: int | None = None
+
+    def of(self, histories: Sequence[int]) -> "Knows":
+        """Return the same of some histories, in their order; their positions are new."""
+        place = {history: number for number, history in enumerate(histories)}
+        left = (tuple(place[history] for history in scenario if history in place) for scenario in self.scenarios)
+        return Knows(tuple(scenario for scenario in left if scenario), self.total)
+
+    def each(self, histories: int) -> tuple[tuple[int, ...], ...]:
+        """Return what each adversary knows of so many histories."""
+        return self.scenarios or (tuple(range(histories)),)
+
+
+EVERYTHING = Knows()
+
+
 def as_codes(numbers: np.ndarray) -> np.ndarray:
     """Return codes as int16, or as int32 where one does not fit.
 
@@ -215,6 +253,8 @@ class LongitudinalData:
     streams
         Names of the last histories, each of which is sampled with random numbers of its own, so that it changes no draw of the
         others. Those before share the numbers of a stream, one after another.
+    knows
+        How much of what is sampled the adversary knows.
 
     Raises
     ------
@@ -230,6 +270,7 @@ class LongitudinalData:
     known: tuple[Histories, ...]
     power: tuple[np.ndarray, ...]
     streams: tuple[str, ...] = ()
+    knows: Knows = EVERYTHING
 
     def __post_init__(self) -> None:
         for name in ("demographics", "targets"):
@@ -277,6 +318,10 @@ class LongitudinalData:
         _check_shapes(changed)
         return changed
 
+    def known_as(self, knows: Knows) -> "LongitudinalData":
+        """Return the same data to an adversary who knows more or less of what is sampled."""
+        return self._with(knows=knows)
+
     def released_only(self) -> "LongitudinalData":
         """Return the data with the released members as the population: what an adversary with only the release can match."""
         return self._with(
@@ -302,7 +347,7 @@ class LongitudinalData:
         )
 
     def _with(
-        self, **changes: np.ndarray | tuple[Histories, ...] | tuple[Domain, ...] | tuple[np.ndarray, ...]
+        self, **changes: np.ndarray | tuple[Histories, ...] | tuple[Domain, ...] | tuple[np.ndarray, ...] | Knows
     ) -> "LongitudinalData":
         """Return a changed copy without checking values again, which would take another pass over millions of claims."""
         changed = copy.copy(self)

@@ -736,6 +736,59 @@ def _nodes_by_gain(policy: Policy) -> Iterator[Problem]:
         )
 
 
+def _knows_less(policy: Policy) -> Iterator[Problem]:
+    """An adversary who knows less is one whom the policy can afford: whoever knows everything is limited, too."""
+    adversary, most = policy.adversary, policy.risk.max_high_risk_share
+    limit = adversary.everything_known_at_most
+    if not adversary.knows_less:
+        if limit is not None:
+            told = "has no effect, because the adversary knows everything: risk.max_high_risk_share is the limit"
+            yield Problem(("adversary", "everything_known_at_most"), told)
+        return
+    if limit is None:
+        yield Problem(
+            ("adversary", "everything_known_at_most"),
+            "the adversary knows less than everything, and nothing limits the share of members at high risk from somebody who "
+            "does: say how large it may be",
+        )
+    elif limit <= most:
+        yield Problem(
+            ("adversary", "everything_known_at_most"),
+            f"{limit:g} is not above risk.max_high_risk_share ({most:g}): an adversary who knows everything would be limited "
+            "as strictly, so remove scenarios, total and this key",
+        )
+    if adversary.scenarios and adversary.total is not None:
+        yield Problem(("adversary", "total"), "does not go with scenarios: each says by itself what is known")
+    yield from _scenarios(policy)
+    columns = len(policy.claim_names)
+    if adversary.total is not None and adversary.total >= adversary.power * columns:
+        yield Problem(
+            ("adversary", "total"),
+            f"has no effect: of {columns} columns at most {adversary.power * columns} values are known; remove it, or say less",
+        )
+
+
+def _scenarios(policy: Policy) -> Iterator[Problem]:
+    """Every table is known to somebody, and no scenario is part of another, which would find whatever it finds."""
+    scenarios = policy.adversary.scenarios
+    for number, tables in enumerate(scenarios):
+        here, others = ("adversary", "scenarios", number), [*scenarios[:number], *scenarios[number + 1 :]]
+        for table in tables:
+            if table not in policy.event_tables:
+                yield Problem(here, f"{table} is no table of events{did_you_mean(table, policy.event_tables)}")
+        if len(set(tables)) < len(tables):
+            yield Problem(here, "names a table twice")
+        elif any(set(tables) <= set(other) for other in others):
+            yield Problem(here, "is part of another scenario, whose adversary finds whatever this one finds: remove it")
+        elif not others and set(tables) >= set(policy.event_tables):
+            yield Problem(here, "names every table, as if there were no scenarios: remove it")
+    unknown = [table for table in policy.event_tables if not any(table in tables for tables in scenarios)]
+    if scenarios and unknown:
+        yield Problem(
+            ("adversary", "scenarios"), f"{' and '.join(unknown)} would be known to nobody: name each table in a scenario"
+        )
+
+
 RULES: tuple[Rule, ...] = (
     diagnosis_code_problems,
     drug_problems,
@@ -746,6 +799,7 @@ RULES: tuple[Rule, ...] = (
     _absence_is_gated,
     _rotation_can_apply,
     _attack_gates,
+    _knows_less,
     _enough_draws,
     _known_hierarchies,
     _fitting_hierarchies,

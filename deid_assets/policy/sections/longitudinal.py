@@ -438,6 +438,28 @@ class Adversary(Section):
 
     power: Annotated[int, Field(ge=1, le=127)] = Field(description="highest number of known values of each quasi-identifier")
     rounding: Literal["nearest", "floor", "ceiling"] = Field("nearest", description="how a fractional power is rounded")
+    scenarios: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(
+        (),
+        description="sets of tables of events, such as [[claims], [fills]]: each is an adversary who knows these tables only, "
+        "instead of one who knows all, and each table is in one at least. A member is at high risk if any of them finds too "
+        "few; empty: one adversary knows all tables",
+    )
+    total: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="highest number of known values of all quasi-identifiers of events together, chosen at random among those "
+        "that `power` allows; null: all of these are known. It does not go with scenarios",
+    )
+    everything_known_at_most: Probability | None = Field(
+        None,
+        description="share of released members that may be at high risk from an adversary who knows everything that `power` "
+        "allows. It is required where scenarios or a total assume less, and always measured beside the share that those limit; "
+        "null: no less is assumed, and risk.max_high_risk_share is the limit",
+    )
+
+    @property
+    def knows_less(self) -> bool:
+        """Whether less is known than `power` allows."""
+        return bool(self.scenarios) or self.total is not None
 
 
 class Search(Section):

@@ -47,6 +47,9 @@ class Agreement:
     draws: int
     disagreements: int
 
+    def __add__(self, other: "Agreement") -> "Agreement":
+        return Agreement(self.draws + other.draws, self.disagreements + other.disagreements)
+
 
 @dataclass(frozen=True)
 class Counted:

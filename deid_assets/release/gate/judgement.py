@@ -17,15 +17,16 @@ from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.evidence import Context, Evidence, Measurement, Method, Refusal, judge
 from deid_assets.assessments.kernel_input import PopulationTables
-from deid_assets.assessments.longitudinal_risk import high_risk_measurements
+from deid_assets.assessments.longitudinal_risk import Judged, judged_shares
 from deid_assets.assessments.registry import JUDGED_BY_DRAWS, METHOD_VERSIONS, required_measurements
-from deid_assets.methods.adversary.two_readings import Adversary, both_readings, literal_power
+from deid_assets.methods.adversary.two_readings import literal_power
 from deid_assets.methods.attacks.sql_class_sizes import held_values
 from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS, pattern_counts, providers_needed
 from deid_assets.methods.candidate.released_tables import generalized_claims, generalized_members
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.longitudinal_data import EVERYTHING
 from deid_assets.methods.preparation.eligibility import opt_out_match
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.kinds import AnyPolicy
@@ -91,15 +92,13 @@ class Draws:
 
     Attributes
     ----------
-    computation, node, adversary
+    judged
         What is measured, where, and what the adversary knows.
     key, commitment
         Key of the stream, and the commitment to its seed.
     """
 
-    computation: NodeComputation
-    node: Sequence[int]
-    adversary: Adversary
+    judged: Judged
     key: bytes = field(repr=False)
     commitment: str
 
@@ -282,15 +281,14 @@ def rows_either_way(table: Table, expected: str) -> int:
 
 
 def risk_measurements(policy: Policy, draws: Draws, number: int) -> tuple[Measurement, ...]:
-    """The share at high risk on the gate's own stream, in both readings of the appendix; `number` is that of the try."""
-    readings = both_readings(draws.computation, draws.node, draws.adversary, draws.key, policy.risk.gate.draws)
-    return high_risk_measurements(policy, readings.fixed, readings.literal, draws.commitment, number)
+    """The share at high risk on the gate's own stream (`judged_shares`); `number` is that of the try."""
+    return judged_shares(policy, draws.judged, draws.key, number, draws.commitment)
 
 
 def cross_check_refusals(judged: StagedClaims, draws: Draws) -> tuple[list[Refusal], Measurement]:
     """Count some draws of the gate's stream with DuckDB on the staged rows, and compare both readings draw by draw."""
     policy, levels, profiles, domains = judged.policy, judged.levels, judged.tables.profiles, judged.tables.domains
-    computation, node, stream_key = draws.computation, draws.node, draws.key
+    computation, node, stream_key = draws.judged.computation, draws.judged.node, draws.key
     member_columns, claim_names = policy.member_columns, policy.claim_names
     population = _population(judged)
     top = {column: policy.hierarchy_of(column).levels - 1 for column in levels}
@@ -301,21 +299,39 @@ def cross_check_refusals(judged: StagedClaims, draws: Draws) -> tuple[list[Refus
     labels = labels_at(domains, levels)
     first = np.arange(CROSS_CHECKED_DRAWS)
 
-    drawn = by_query.Drawn(computation.data, draw_knowledge(computation.data, stream_key, 0).take(first), ids)
-    counted = by_query.count_by_query(drawn, labels, member_columns, list(claim_names), population)
-    kept_at_top = by_query.hold_their_own(drawn, labels_at(domains, top), list(claim_names), population_at_top)
-    flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).kept_flags
-    fixed = by_query.compare_fixed(counted, kept_at_top, flags, computation.k)
+    def agreed(fixed: NodeComputation) -> tuple[by_query.Agreement, np.ndarray, np.ndarray]:
+        """Compare both readings of one adversary; and the flags of each reading, (draws,) bool."""
+        literal = fixed.with_power(literal_power(fixed, node, draws.judged.adversary))
+        (known,) = fixed.data.knows.each(len(claim_names))
+        of_fixed, of_literal = (
+            by_query.Drawn(one.data, draw_knowledge(one.data, stream_key, 0).take(first).of(known), ids)
+            for one in (fixed, literal)
+        )
+        counted = by_query.count_by_query(of_fixed, labels, member_columns, list(claim_names), population)
+        kept_at_top = by_query.hold_their_own(of_fixed, labels_at(domains, top), list(claim_names), population_at_top)
+        flags = fixed.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).kept_flags
+        once = by_query.compare_fixed(counted, kept_at_top, flags, fixed.k)
 
-    literal_computation = computation.with_power(literal_power(computation, node, draws.adversary))
-    drawn = by_query.Drawn(literal_computation.data, draw_knowledge(literal_computation.data, stream_key, 0).take(first), ids)
-    counted = by_query.count_by_query(drawn, labels, member_columns, list(claim_names), population)
-    kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
-    flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).kept_flags
-    literal = by_query.compare_literal(counted, kernel.exempt, kernel.sizes, flags, computation.k)
+        counted = by_query.count_by_query(of_literal, labels, member_columns, list(claim_names), population)
+        kernel = literal.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
+        literally = literal.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).kept_flags
+        compared = by_query.compare_literal(counted, kernel.exempt, kernel.sizes, literally, fixed.k)
+        return once + compared, flags, literally
+
+    of_each = [agreed(one) for one in computation.of_each_scenario()]
+    found = sum((one for one, _, _ in of_each[1:]), start=of_each[0][0])
+    if computation.data.knows != EVERYTHING:
+        found += agreed(computation.known_as(EVERYTHING))[0]
+    if computation.data.knows.scenarios:  # whom any of them finds is at high risk
+        literal = computation.with_power(literal_power(computation, node, draws.judged.adversary))
+        once = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).kept_flags
+        literally = literal.measure(node, stream_key, CROSS_CHECKED_DRAWS, "literal", keep_flags=True).kept_flags
+        wrong = once != np.any([flags for _, flags, _ in of_each], axis=0)
+        wrong |= literally != np.any([flags for _, _, flags in of_each], axis=0)
+        found += by_query.Agreement(len(wrong), int(np.count_nonzero(wrong)))
 
     measured = Method("cross_check", "methods#cross-check", draws.commitment).at_most(
-        by_query.CROSS_CHECK, "disagreements", fixed.disagreements + literal.disagreements, 0, fixed.draws + literal.draws
+        by_query.CROSS_CHECK, "disagreements", found.disagreements, 0, found.draws
     )
     return measurement_refusals("gate", [measured]), measured
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge, sample_positions
-from deid_assets_tests.methods.cases import KEY, OTHER_KEY, Person, cases, data_of, flat, toy_people
+from deid_assets.methods.population.longitudinal_data import Histories, Knows, LongitudinalData
+from deid_assets_tests.methods.cases import KEY, OTHER_KEY, Person, cases, data_of, flat, middling_case, toy_people
 
 
 def toy():
@@ -136,3 +137,43 @@ def test_nobody_to_draw_is_refused():
     nobody = toy().keeping(np.zeros(4, dtype=bool))
     with pytest.raises(ValueError, match="no released member"):
         draw_knowledge(nobody, KEY, 0)
+
+
+def known_of(data: LongitudinalData, total: int | None) -> list[list[tuple[int, int]]]:
+    """What is known of each draw of a block: history and code, sorted."""
+    knowledge = draw_knowledge(data.known_as(Knows(total=total)), KEY, 0)
+    found: list[list[tuple[int, int]]] = [[] for _ in range(len(knowledge))]
+    for draw, history, code in zip(*(column.tolist() for column in knowledge.facts()), strict=True):
+        found[draw].append((history, code))
+    return [sorted(values) for values in found]
+
+
+def test_a_total_keeps_so_many_of_the_sampled_values_and_a_larger_one_keeps_them_too():
+    data, _ = middling_case()
+    everything, three, two = (known_of(data, total) for total in (None, 3, 2))
+    assert any(len(values) > 3 for values in everything)
+    for sampled, more, fewer in zip(everything, three, two, strict=True):
+        assert len(more) == min(3, len(sampled)) and len(fewer) == min(2, len(sampled))
+        assert not Counter(more) - Counter(sampled) and not Counter(fewer) - Counter(more)
+
+
+def test_every_value_is_as_likely_to_be_among_a_total():
+    """Three values of one history and one of another: of a total of two, each has a chance of one half."""
+    values = Histories.of([[0, 1, 2]]), Histories.of([[0]])
+    data = LongitudinalData(
+        np.zeros((1, 0), int), (), values, (flat(3), flat(1)), np.arange(1), values, (np.array([3]), np.array([1]))
+    )
+    known = [one for draw in known_of(data, 2) for one in draw]
+    shares = [known.count(one) / (len(known) / 2) for one in [(0, 0), (0, 1), (0, 2), (1, 0)]]
+    assert shares == pytest.approx([0.5] * 4, abs=0.02)
+
+
+def test_one_more_column_with_a_stream_of_its_own_changes_no_rank_of_the_others():
+    data, _ = middling_case()
+    more = replace(
+        data, held=(*data.held, data.held[0]), history_domains=(*data.history_domains, data.history_domains[0]),
+        known=(*data.known, data.known[0]), power=(*data.power, data.power[0]), streams=("fills.drug",),
+    )  # fmt: skip
+    for fewer, others in zip(known_of(data, 2), known_of(more, 2), strict=True):
+        kept = [one for one in others if one[0] < 2]
+        assert not Counter(kept) - Counter(fewer), "what is left of a total is part of what was known without the column"

@@ -13,7 +13,14 @@ from deid_assets.methods.kernel import drawn_blocks, knowledge, node_computation
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal
-from deid_assets.methods.population.longitudinal_data import Dimension, Domain, generalization_at, top_node
+from deid_assets.methods.population.longitudinal_data import (
+    EVERYTHING,
+    Dimension,
+    Domain,
+    Knows,
+    generalization_at,
+    top_node,
+)
 from deid_assets_tests import examples
 from deid_assets_tests.methods import cases, oracle
 from deid_assets_tests.methods.engines import each_engine, running_on
@@ -74,11 +81,59 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
                 assert classes.exempt.tolist() == exempt
 
 
-@given(case=st.one_of(cases.cases(), st.integers(0, 2**32 - 1).map(cases.rich_case)))
+@st.composite
+def knowing_less(draw, histories: int) -> Knows:
+    """At most a total, or one set of histories or another."""
+    if draw(st.booleans()):
+        return Knows(total=draw(st.integers(1, 6)))
+    some = st.lists(st.integers(0, histories - 1), min_size=1, unique=True).map(lambda own: tuple(sorted(own)))
+    return Knows(tuple(draw(st.lists(some, min_size=1, max_size=3))))
+
+
+@each_engine
+@given(case=st.one_of(cases.cases(), st.integers(0, 2**32 - 1).map(cases.rich_case)), data=st.data())
+@settings(max_examples=examples.of(200), deadline=None)
+def test_who_knows_less_agrees_with_brute_force_draw_for_draw(name, case, data):
+    people, demographic_domains, history_domains, dimensions, k = case
+    knows = data.draw(knowing_less(len(history_domains)))
+    node = data.draw(st.sampled_from(all_nodes([d.levels - 1 for d in dimensions])))
+    everything = cases.data_of(people, demographic_domains, history_domains)
+    with cases.short_blocks(), running_on(name):
+        computation = NodeComputation(everything, dimensions, k).known_as(knows)
+        count = 40
+        draws = list(draws_of(computation.data, people, count))
+        levels, top = computation.generalization(node), computation.top
+        demographic_maps, history_maps = maps(demographic_domains, levels.demographics), maps(history_domains, levels.histories)
+        for exemption, exemption_maps in (("once", maps(history_domains, top.histories)), ("literal", history_maps)):
+            flags, sizes, exempt = [], [], []
+            for who, what in draws:
+                of_each = [
+                    tuple(own if h in scenario else () for h, own in enumerate(what))
+                    for scenario in knows.each(len(history_domains))
+                ]
+                left = [known for known in of_each if not oracle.exempt(who, known, exemption_maps)]
+                flagged = (
+                    oracle.flagged(people, who, known, demographic_maps, history_maps, exemption_maps, k) for known in left
+                )
+                flags.append(any(flagged))
+                found = (oracle.class_size(people, who, known, demographic_maps, history_maps) for known in left)
+                sizes.append(min(found, default=0))
+                exempt.append(not left)
+            assert computation.measure(levels, cases.KEY, count, exemption, keep_flags=True).flags.tolist() == flags
+            classes = computation.drawn_classes(levels, cases.KEY, count, exemption)
+            assert classes.sizes.tolist() == sizes and classes.exempt.tolist() == exempt
+        # Who knows everything is measured on the same draws, and whoever knows a scenario finds nobody that they do not.
+        assert computation.known_as(EVERYTHING).measure(node, cases.KEY, count).flagged == (
+            NodeComputation(everything, dimensions, k).measure(node, cases.KEY, count).flagged
+        )
+
+
+@given(case=st.one_of(cases.cases(), st.integers(0, 2**32 - 1).map(cases.rich_case)), less=st.data())
 @settings(max_examples=examples.of(120), deadline=None)
-def test_flags_never_appear_on_the_way_up(case):
+def test_flags_never_appear_on_the_way_up(case, less):
     people, demographic_domains, history_domains, dimensions, k = case
     data = cases.data_of(people, demographic_domains, history_domains)
+    data = data.known_as(less.draw(st.just(EVERYTHING) | knowing_less(len(history_domains))))
     with cases.short_blocks():
         computation = NodeComputation(data, dimensions, k)
         flags = {

@@ -25,7 +25,14 @@ from deid_assets.methods.lattice.choice import (
     members_to_suppress,
     suppress_flagged,
 )
-from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets.methods.population.longitudinal_data import (
+    EVERYTHING,
+    Dimension,
+    Domain,
+    Histories,
+    Knows,
+    LongitudinalData,
+)
 
 MAX_SHARE, CONFIDENCE, DRAWS = 0.05, 0.99, 20_000
 COARSEST = (2,)
@@ -445,3 +452,29 @@ def test_where_the_allowed_share_does_not_suffice_there_is_no_result():
 def test_every_round_has_streams_of_its_own(number):
     names = [f"{what} {number}" for what in ("suppression", "trial", "confirmation")]
     assert len({keys(name) for name in [*names, "confirmation", "prospect"]}) == 5
+
+
+def test_a_node_that_holds_for_who_knows_less_has_to_hold_for_who_knows_everything_too():
+    """One value of a member is known: who knows two finds those whose second value is rare."""
+    data = population(24).known_as(Knows(total=1))
+    judge = judge_of(computation_of(data), 0)
+    assumed = judge.confirmed((0,)).fixed.share
+    everything = replace(judge, computation=judge.computation.known_as(EVERYTHING)).confirmed((0,)).fixed.share
+    assert 0 < assumed < everything
+    room = 1.5 / 0.8
+    for most, expected in ((room * everything, (0,)), ((assumed + everything) / 2, None)):
+        demands = replace(judge.demands, max_high_risk_share=room * assumed, everything_known_at_most=most)
+        found, passed_over, _ = choose_generalization(replace(judge, demands=demands), [(0,)], [])
+        assert (found[0].node if found else None) == expected
+        assert passed_over == ({} if expected else {(0,): HIGH_RISK})
+
+
+def test_members_are_suppressed_until_who_knows_everything_finds_few_enough():
+    data = population(24).known_as(Knows(total=1))
+    judge = judge_of(computation_of(data), 0.2)
+    for most in (None, 0.05):
+        demands = replace(judge.demands, everything_known_at_most=most)
+        readings, suppressed = suppress_flagged(replace(judge, demands=demands), (0,))
+        rest = replace(judge, computation=judge.computation.known_as(EVERYTHING)).keeping(~suppressed)
+        share = rest.readings((0,), "fresh", DRAWS).fixed.share
+        assert (share <= 0.05) == (most is not None) and readings.fixed.share <= share
