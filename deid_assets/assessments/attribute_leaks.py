@@ -390,23 +390,17 @@ def passed_on_leaks(candidate: Candidate, pay_delay: TopCode | None) -> tuple[tu
     policy, staged, held = candidate.policy, candidate.tables["release_claims"], candidate.tables["held"]
     unjudged = _unjudged(policy, staged)
     k, expressions = policy.safe_class_size, passed_on(pay_delay, policy.attribute_names)
-    claims = _claims(candidate, expressions)
-    columns = {name: column_of(claims[name]) for name in expressions}
     # The gate compares the staged claims with these, column by column, so results for one apply to the other.
-    withheld = _withheld_of_claims(candidate, claims)
+    told, together = told_in_tables(_tables(candidate, expressions), k)
     found = {}
     for name in expressions:
         named = identifier_patterns.named_as_identifier(name) or any(
             map(identifier_patterns.named_as_identifier, _read_from(policy, name))
         )
-        refines, sure = _told(columns[name], withheld, k)
+        refines, sure = told[name]
         row = _by_value(staged, held, [name], expressions, k)
         singled, of = int(row["singled"]), int(row["members"])
         found[name] = ColumnLeaks(singled, of, refines, sure, identifier_patterns.patterns_of(staged, name, k), named)
-    together = [one for known, labels in withheld for one in told_together(
-        {name: EncodedColumn(own.codes[known], own.blank[known]) for name, own in columns.items() if own.codes.any()},
-        labels, leak_limits.TOGETHER_AT_MOST, leak_limits.LIMITS[leak_limits.REFINEMENT], k,
-    )]  # fmt: skip
     reviews = Reviews(frozenset(policy.reviewed_attributes), policy.needs_second_person)
     measured = leak_measurements(found, together, reviews, counted_in_release=False)
 
@@ -452,11 +446,66 @@ def _worst_table(
     return max(found, key=lambda one: one[0] / max(one[1], 1))
 
 
-def _claims(candidate: Candidate, expressions: dict[str, str]) -> pd.DataFrame:
-    """The released claims: member_number, the published columns, and q0, q1 ...: value numbers of the quasi-identifiers."""
-    listed, held = candidate.policy.quasi_identifiers, candidate.tables["held"]
+@dataclass(frozen=True, eq=False)
+class TableOfEvents:
+    """The rows of one table of events: its published columns, and what they could tell.
+
+    Attributes
+    ----------
+    columns
+        By their names in the release.
+    withheld
+        For each quasi-identifier, (n,) bool, the rows that have a value of it, and all labels finer than the released one.
+    """
+
+    columns: Mapping[str, EncodedColumn]
+    withheld: Sequence[tuple[np.ndarray, tuple[Withheld, ...]]]
+
+
+def told_in_tables(tables: Sequence[TableOfEvents], k: int) -> tuple[dict[str, tuple[Told, Told]], list[Together]]:
+    """Measure what columns tell of labels, each table by itself: rows of other tables, which lack a column, say nothing of it.
+
+    Returns
+    -------
+    (dict, list)
+        By column the greatest fall and the greatest share of certain knowledge, over all tables that have it and all
+        quasi-identifiers; and the sets of columns of a table that tell more together.
+    """
+    told: dict[str, tuple[Told, Told]] = {}
+    together: list[Together] = []
+    for table in tables:
+        for name, column in table.columns.items():
+            found = [
+                told.get(name, (Told(), Told())),
+                *(most_told(EncodedColumn(column.codes[known], column.blank[known]), of, k) for known, of in table.withheld),
+            ]
+            told[name] = (
+                max((one for one, _ in found), key=lambda one: one.fall),
+                max((one for _, one in found), key=lambda one: one.sure),
+            )
+        for known, labels in table.withheld:
+            varying = {
+                name: EncodedColumn(own.codes[known], own.blank[known])
+                for name, own in table.columns.items()
+                if own.codes.any()
+            }
+            limits = leak_limits.TOGETHER_AT_MOST, leak_limits.LIMITS[leak_limits.REFINEMENT]
+            together += told_together(varying, labels, *limits, k)
+    return told, together
+
+
+def _tables(candidate: Candidate, expressions: Mapping[str, str]) -> list[TableOfEvents]:
+    """The released rows of each table of events, with the published columns that it has."""
+    policy, listed, held = candidate.policy, candidate.policy.quasi_identifiers, candidate.tables["held"]
     members, claims = ([qi.column for qi in part] for part in (listed.members, listed.claims))
-    return held.query(released_with_codes(candidate.recoding, held, members, claims, expressions))
+    table_of = {EVENT_TABLE: f"c.{EVENT_TABLE}"} if policy.has_other_events else {}
+    rows = held.query(released_with_codes(candidate.recoding, held, members, claims, {**expressions, **table_of}))
+    found = []
+    for table in policy.event_tables:
+        own = rows[rows[EVENT_TABLE] == table] if policy.has_other_events else rows
+        columns = {name: column_of(own[name]) for name in policy.columns_of_file(table, list(expressions))}
+        found.append(TableOfEvents(columns, _withheld_of_claims(candidate, own)))
+    return found
 
 
 def _withheld_of_claims(candidate: Candidate, claims: pd.DataFrame) -> list[tuple[np.ndarray, tuple[Withheld, ...]]]:
@@ -478,12 +527,6 @@ def _levels(domains: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
     """For each level the class of every value."""
     own = domains[domains["quasi_identifier"] == column].sort_values(["level", "base_code"])
     return (rows["level_code"].to_numpy() for _, rows in own.groupby("level"))
-
-
-def _told(column: EncodedColumn, withheld: list[tuple[np.ndarray, tuple[Withheld, ...]]], k: int) -> tuple[Told, Told]:
-    """The greatest fall and the greatest share of certain knowledge, over all quasi-identifiers."""
-    found = [most_told(EncodedColumn(column.codes[known], column.blank[known]), labels, k) for known, labels in withheld]
-    return max((one for one, _ in found), key=lambda one: one.fall), max((one for _, one in found), key=lambda one: one.sure)
 
 
 _INSTEAD_OF_RECORDS = Remedy(

@@ -2,12 +2,19 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments.attribute_leaks import PublishedAttributes, Remedy, judge_attributes
+from deid_assets.assessments.attribute_leaks import (
+    PublishedAttributes,
+    Remedy,
+    TableOfEvents,
+    judge_attributes,
+    told_in_tables,
+)
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.methods.disclosure.attribute_leaks import column_of
+from deid_assets.methods.disclosure.attribute_leaks import EncodedColumn, Withheld, column_of
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import changed
@@ -84,3 +91,34 @@ def test_an_owner_who_is_an_address_is_known_by_the_name_in_it(name):
 
 def test_a_policy_without_approval_has_no_second_person():
     assert not policy_from(FLAT).needs_second_person
+
+
+def of_table(first: np.ndarray, second: np.ndarray, half: np.ndarray) -> TableOfEvents:
+    """Rows of people of their own with two columns, 0 where a value is missing, and the half of their ten years."""
+    columns = {name: EncodedColumn(codes, codes == 0) for name, codes in (("First", first), ("Second", second))}
+    everybody = np.arange(len(half))
+    label = Withheld("Age: 5 years", np.zeros_like(everybody), half, everybody)
+    return TableOfEvents(columns, [(np.ones(len(half), dtype=bool), (label,))])
+
+
+def test_a_table_that_lacks_columns_does_not_hide_what_they_tell_together_in_another():
+    """Which of two columns is filled says the half, together alone: where both are, or neither is, it is the upper one."""
+    generator = np.random.default_rng(3)
+    first, second = generator.integers(0, 2, (2, 2_000))
+    claims = of_table(first, second, first ^ second)
+    nothing = np.zeros(20_000, dtype=np.int64)
+    others = of_table(nothing, nothing, generator.integers(0, 2, 20_000))
+    _, (found, *_) = told_in_tables([claims, TableOfEvents({}, others.withheld)], 5)
+    assert found.columns == ("First", "Second") and found.fall > 0.9
+    both = [np.concatenate([one.columns[name].codes for one in (claims, others)]) for name in ("First", "Second")]
+    half = np.concatenate([one.withheld[0][1][0].label for one in (claims, others)])
+    _, (hidden,) = told_in_tables([of_table(*both, half)], 5)
+    assert hidden.fall < 0.2, "among the rows of both tables it goes under"
+
+
+def test_what_a_column_tells_alone_is_the_most_that_it_tells_in_any_table():
+    half = np.arange(200) % 2
+    tells, does_not = of_table(half, half * 0, half), of_table(half * 0 + 1, half * 0, half)
+    for tables in ([tells, does_not], [does_not, tells]):
+        told, _ = told_in_tables(tables, 5)
+        assert told["First"][0].fall == 1 and told["Second"][0].fall == 0
