@@ -690,11 +690,11 @@ def synthetic_delivery(folder: Path, layout: str, members: int, seed: int) -> No
 
     Diagnoses are of ICD-10-CM. Nothing is published, and no home is needed.
     """
-    from deid_assets.sources.synthetic.delivery import write_delivery
+    from deid_assets.sources.synthetic.delivery import Contents, write_delivery
     from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
 
     with tempfile.TemporaryDirectory() as made:
-        write_delivery(Path(made), members, seed, diagnosis_codes="icd10cm")
+        write_delivery(Path(made), members, seed, Contents(icd10cm=True))
         {"omop": write_omop, "tuva": write_tuva}[layout](Path(made), folder, "icd10cm")
     click.echo(
         f"{members:,} made-up people were written into {folder}: {', '.join(sorted(one.name for one in folder.iterdir()))}"

@@ -62,9 +62,9 @@ from deid_assets.release.reproduction import (
     temporary_home,
 )
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in, job_name
-from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.delivery import Delivery, SyntheticSource
 from deid_assets.sources.registration import register_delivery, registered_delivery
-from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.sources.synthetic.delivery import Contents, write_delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store import durable
 from deid_assets.store.digests import regular_bytes
@@ -236,13 +236,27 @@ def requested_delivery(home: Home, policy: AnyPolicy, asked: Asked) -> Delivery:
         raise DeliveryError(
             f"policy {policy.name} reads deliveries of kind {policy.source.kind}; name one with --delivery PATH"
         )
-    further = dict.fromkeys(policy.source.events, True) if policy.has_events else {}
-    further |= {"further": True} if policy.has_events and (policy.columns.members or policy.columns.claims) else {}
-    further |= {"icd10cm": True} if policy.has_events and policy.diagnosis_codes == "icd10cm" else {}
-    name = "-".join(["synthetic", *further, str(asked.members), str(asked.seed)])
+    made = _contents(policy).named
+    name = "-".join(["synthetic", *made, str(asked.members), str(asked.seed)])
     default = f"{name}-{asked.release}" if asked.release else name
-    parameters = {"members": asked.members, "seed": asked.seed, **further, **release}
+    parameters = {"members": asked.members, "seed": asked.seed, **made, **release}
     return Delivery(asked.key or default, "synthetic", (home.deliveries / name,), parameters)
+
+
+def _contents(policy: AnyPolicy) -> Contents:
+    """What the generator makes for a policy."""
+    if not (policy.has_events and isinstance(policy.source, SyntheticSource)):
+        return Contents()
+    source = policy.source
+    return Contents(
+        fills="fills" in source.events,
+        results="results" in source.events,
+        spans=source.members.unit == "span",
+        lines=source.claims.unit == "line",
+        amounts=source.amounts,
+        further=bool(policy.columns.members or policy.columns.claims),
+        icd10cm=policy.diagnosis_codes == "icd10cm",
+    )
 
 
 def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
@@ -259,10 +273,8 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
                 durable.owner_only(making),
                 members,
                 seed,
+                Contents.of(delivery.parameters),
                 lambda done, of: progress.tell(f"{done:,} of {of:,} members"),
-                bool(delivery.parameters.get("further")),
-                "icd10cm" if delivery.parameters.get("icd10cm") else "icd9cm",
-                bool(delivery.parameters.get("fills")),
             )
         making.rename(folder)
 

@@ -287,8 +287,11 @@ def _require_event(columns: dict[str, str], allowed: tuple[str, ...]) -> None:
         raise ValueError("member_id and one of service_date, year must be mapped")
 
 
-class MembersMap(TableMap):
-    """The members table: `member_id`, `sex` and one of `age`, `birth_date` are required; other columns are NULL if absent."""
+WithoutCodes = Annotated[str, StringConstraints(min_length=1)] | None
+
+
+class Spans(_Model):
+    """What a row of members is."""
 
     unit: Literal["person", "span"] = Field(
         "person",
@@ -300,6 +303,10 @@ class MembersMap(TableMap):
         exclude_if=lambda days: days == 0,
         description="days between two spans of enrolment that count as enrolled",
     )
+
+
+class MembersMap(Spans, TableMap):
+    """The members table: `member_id`, `sex` and one of `age`, `birth_date` are required; other columns are NULL if absent."""
 
     @field_validator("columns")
     @classmethod
@@ -318,12 +325,8 @@ class MembersMap(TableMap):
         return self
 
 
-class ClaimsMap(TableMap):
-    """The claims table: `member_id` and one of `service_date`, `year` are required; other columns are NULL if absent.
-
-    Without `claim_id`, a claim is identified by its file and row. `admission_date` and `discharge_date` give the length
-    of stay if none is delivered (a stay that ends on its first day lasts 1 day); `paid_date` gives the pay delay.
-    """
+class Lines(_Model):
+    """What a row of claims is."""
 
     unit: Literal["event", "line"] = Field(
         "event",
@@ -335,7 +338,16 @@ class ClaimsMap(TableMap):
         exclude_if=lambda share: share == CONFLICTS_BY_DEFAULT,
         description="share of the claims whose lines may differ in place, specialty or a provider: the first line decides",
     )
-    without_codes: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+
+
+class ClaimsMap(Lines, TableMap):
+    """The claims table: `member_id` and one of `service_date`, `year` are required; other columns are NULL if absent.
+
+    Without `claim_id`, a claim is identified by its file and row. `admission_date` and `discharge_date` give the length
+    of stay if none is delivered (a stay that ends on its first day lasts 1 day); `paid_date` gives the pay delay.
+    """
+
+    without_codes: WithoutCodes = Field(
         None,
         exclude_if=lambda reason: reason is None,
         description="why neither claims nor other tables of events have diagnoses, in a sentence; where members are removed "
@@ -371,7 +383,7 @@ class EventsMap(TableMap):
     same_as_claims: tuple[Literal["provider_id", "vendor_id", "pcp_id"], ...] = Field(
         (), description="columns of providers whose identifiers are those of claims: one provider has one pseudonym in both"
     )
-    without_codes: Annotated[str, StringConstraints(min_length=1)] | None = Field(
+    without_codes: WithoutCodes = Field(
         None,
         exclude_if=lambda reason: reason is None,
         description="why no column of the table has codes that could be sensitive, in a sentence; where members are removed "
@@ -428,9 +440,13 @@ class FurtherTable(ReferenceTable):
     )
 
 
+MADE_EVENTS = ("fills", "results")
+"""The tables of events that the generator makes besides claims."""
+
+
 def _is_made(table: str) -> str:
-    if table != "fills":
-        raise ValueError("the generator makes no such table; it can make fills")
+    if table not in MADE_EVENTS:
+        raise ValueError(f"the generator makes no such table; it can make {' and '.join(MADE_EVENTS)}")
     return table
 
 
@@ -441,7 +457,27 @@ class MadeEvents(_Model):
         {name: name for name in ("claim_id", "member_id", "provider_id", "year", "service_date")}
     )
     same_as_claims: ClassVar[tuple[str, ...]] = ("provider_id",)
-    without_codes: ClassVar[None] = None
+    without_codes: WithoutCodes = Field(None, exclude_if=lambda reason: reason is None, description="as of other sources")
+
+
+class MadeMembers(Spans):
+    """The members of the generator: people, or spans of their enrolment (`enrolled_from`, `enrolled_until`)."""
+
+    @model_validator(mode="after")
+    def _gaps_of_spans(self) -> "MadeMembers":
+        if self.gaps_at_most and self.unit != "span":
+            raise ValueError("gaps_at_most has no effect without unit: span; remove it")
+        return self
+
+
+class MadeClaims(Lines):
+    """The claims of the generator: claims, or lines of them (`line`)."""
+
+    @model_validator(mode="after")
+    def _conflicts_of_lines(self) -> "MadeClaims":
+        if self.unit != "line" and self.conflicts_at_most != CONFLICTS_BY_DEFAULT:
+            raise ValueError("conflicts_at_most has no effect without unit: line; remove it")
+        return self
 
 
 class SyntheticSource(_Model):
@@ -449,20 +485,28 @@ class SyntheticSource(_Model):
 
     Parameters
     ----------
+    members
+        What a row of members is.
+    claims
+        What a row of claims is.
     events
-        Further tables that the generator makes: `fills: {}`, fills of drugs, in `fills.parquet`.
+        Further tables that the generator makes: `fills: {}`, fills of drugs, in `fills.parquet`; `results: {}`, laboratory
+        results, in `results.parquet`.
+    amounts
+        Whether claims and fills have a column `paid`, in dollars.
     """
 
     kind: Literal["synthetic"] = "synthetic"
+    members: MadeMembers = Field(MadeMembers(), exclude_if=lambda rows: rows == MadeMembers())
+    claims: MadeClaims = Field(MadeClaims(), exclude_if=lambda rows: rows == MadeClaims())
     events: dict[Annotated[str, AfterValidator(_is_made)], MadeEvents] = Field({}, exclude_if=lambda tables: not tables)
+    amounts: bool = Field(False, exclude_if=lambda asked: not asked)
 
 
 class DesynpufEvents(_Model):
     """A table of events of DE-SynPUF beside the claims: its declared columns are under its name."""
 
-    without_codes: Annotated[str, StringConstraints(min_length=1)] | None = Field(
-        None, exclude_if=lambda reason: reason is None, description="as of other sources"
-    )
+    without_codes: WithoutCodes = Field(None, exclude_if=lambda reason: reason is None, description="as of other sources")
 
     @property
     def columns(self) -> dict[str, str]:

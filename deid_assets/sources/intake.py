@@ -70,6 +70,7 @@ from deid_assets.sources.layout import (
 )
 from deid_assets.sources.quarantine import Quarantine
 from deid_assets.sources.report import IntakeReport
+from deid_assets.sources.synthetic.members import first_year
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
 from deid_assets.store.tables import literal, quoted
 
@@ -109,7 +110,7 @@ def _laid_out(staging: IntakeState, delivery: Delivery, reading: Reading) -> Del
         columns = {**source.claims.columns, SYSTEM_COLUMN: codes.from_}
         source = source.model_copy(update={"claims": source.claims.model_copy(update={"columns": columns})})
     if isinstance(source, SyntheticSource):
-        delivered = lay_out_synthetic(staging, delivery, source, reading.declared)
+        delivered = lay_out_synthetic(staging, delivery, source, reading.declared, first_year(codes == "icd10cm"))
     elif isinstance(source, DesynpufSource):
         delivered = lay_out_desynpuf(staging, delivery, source, reading.declared)
     else:

@@ -87,6 +87,8 @@ class Delivered:
         Per table, canonical column -> format of its dates if they are text or whole numbers; default 2008-12-31.
     years
         The calendar years that are read, or None if `year` is delivered as 1 to 3.
+    year_1
+        The calendar year that is year 1, where `years` does not say it.
     sex_values
         The delivery's coding of sex, in upper case -> F or M.
     unknown_codes
@@ -115,6 +117,7 @@ class Delivered:
     column_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     date_formats: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     years: Years | None = None
+    year_1: int | None = None
     sex_values: Mapping[str, str] = field(default_factory=dict)
     unknown_codes: UnknownCodes = "quarantine"
     claim_ids_are_rows: bool = False
@@ -262,7 +265,8 @@ def _set_values(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> 
     """Set variables for views: a view cannot have parameters, but may read a variable."""
     sexes = {"F": "F", "M": "M", "FEMALE": "F", "MALE": "M"} | dict(delivered.sex_values)
     years = delivered.years
-    start, end = (None, None) if years is None else (f"{years.first}-01-01", f"{years.first + years.count}-01-01")
+    first = delivered.year_1 if years is None else years.first
+    start, end = (None, None) if first is None else (f"{first}-01-01", f"{first + delivered.last_year}-01-01")
     for table in delivered.relations:
         for column in DATE_COLUMNS:
             for number, one in enumerate(delivered.formats(table, column)):

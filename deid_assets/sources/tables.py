@@ -5,16 +5,20 @@ The output of the synthetic generator is such a delivery too: Parquet whose colu
 
 import fnmatch
 from pathlib import Path
+from typing import Any
 
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE
 from deid_assets.sources.concepts import VOCABULARY
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
+    ENROLMENT,
     FURTHER,
     MEMBER_COLUMNS,
     Delivery,
+    Lines,
     ReferenceTable,
+    Spans,
     SyntheticSource,
     TableMap,
     TablesSource,
@@ -49,7 +53,6 @@ def lay_out_tables(staging: IntakeState, delivery: Delivery, source: TablesSourc
     for name, table in tables.items():
         _lay_out(staging, name, _files(staging, delivery, table, name, source.delimiter), table, declared)
     _lay_out_vocabulary(staging, delivery, source)
-    lines = source.claims if source.claims is not None and source.claims.unit == "line" else None
     return Delivered(
         _MEMBERS,
         _CLAIMS,
@@ -59,18 +62,22 @@ def lay_out_tables(staging: IntakeState, delivery: Delivery, source: TablesSourc
         sex_values={value.upper(): sex for value, sex in source.sex_values.items()},
         unknown_codes=source.unknown_codes,
         claim_ids_are_rows=source.claims is None or "claim_id" not in source.claims.columns,
-        member_rules=RULES_OF_SPANS if source.members.unit == "span" else (),
-        claim_rules=() if lines is None else RULES_OF_LINES,
-        gaps_at_most=source.members.gaps_at_most if source.members.unit == "span" else None,
-        conflicts_at_most=None if lines is None else lines.conflicts_at_most,
         declared=declared,
         events={name: f"delivered_{name}" for name in source.events},
         same_as_claims={name: table.same_as_claims for name, table in source.events.items()},
+        **_joined(source.members, source.claims),
     )
 
 
-def lay_out_synthetic(staging: IntakeState, delivery: Delivery, source: SyntheticSource, declared: Declared) -> Delivered:
+def lay_out_synthetic(
+    staging: IntakeState, delivery: Delivery, source: SyntheticSource, declared: Declared, first_year: int
+) -> Delivered:
     """Read `members.parquet`, `claims.parquet` and the generator's other tables of events, in canonical names and types.
+
+    Parameters
+    ----------
+    first_year
+        The calendar year that is year 1.
 
     Raises
     ------
@@ -82,6 +89,8 @@ def lay_out_synthetic(staging: IntakeState, delivery: Delivery, source: Syntheti
     absent = ("death_date", *DAYS_OF_SERVICE, FURTHER)
     named = {"members": MEMBER_COLUMNS, "claims": CLAIM_COLUMNS}
     columns = {table: {name: name for name in names if name not in absent} for table, names in named.items()}
+    if source.members.unit == "span":
+        columns["members"] |= {name: name for name in ENROLMENT}
     columns |= {name: dict(table.columns) for name, table in source.events.items()}
     for table, found in columns.items():
         own = TableMap(file=f"{table}.parquet", columns=found)
@@ -89,10 +98,20 @@ def lay_out_synthetic(staging: IntakeState, delivery: Delivery, source: Syntheti
     return Delivered(
         _MEMBERS,
         _CLAIMS,
+        year_1=first_year if source.members.unit == "span" else None,
         declared=declared,
         events={name: f"delivered_{name}" for name in source.events},
         same_as_claims={name: table.same_as_claims for name, table in source.events.items()},
+        **_joined(source.members, source.claims),
     )
+
+
+def _joined(members: Spans, claims: Lines | None) -> dict[str, Any]:
+    """What is told of the rows of members and claims that are spans and lines."""
+    spans = {"member_rules": RULES_OF_SPANS, "gaps_at_most": members.gaps_at_most} if members.unit == "span" else {}
+    if claims is None or claims.unit != "line":
+        return spans
+    return {**spans, "claim_rules": RULES_OF_LINES, "conflicts_at_most": claims.conflicts_at_most}
 
 
 def _lay_out(staging: IntakeState, source_table: str, files: list[SourceTable], table: TableMap, declared: Declared) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.sources.synthetic.delivery import Contents, write_delivery
 from deid_assets.sources.synthetic.layouts import write_omop
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
@@ -96,5 +96,5 @@ OMOP: dict[str, Any] = changed(
 
 def omop_delivery(folder: Path, members: int, seed: int = 1) -> Path:
     """Write a delivery as a CDM; return its folder."""
-    write_delivery(folder / "made", members, seed, diagnosis_codes="icd10cm")
+    write_delivery(folder / "made", members, seed, Contents(icd10cm=True))
     return write_omop(folder / "made", folder / "cdm", "icd10cm")

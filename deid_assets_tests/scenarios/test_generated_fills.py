@@ -7,7 +7,7 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import SHIPPED, policy_by_name
-from deid_assets.sources.synthetic.delivery import FILLS_FILE, write_delivery
+from deid_assets.sources.synthetic.delivery import FILLS_FILE, Contents, write_delivery
 from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
@@ -62,7 +62,7 @@ def planted(folder: Path, fills: dict[str, str], day: str = "2007-05-01") -> Non
 def test_who_has_a_fill_against_hiv_or_of_opioid_treatment_alone_is_removed(tmp_path):
     """Of others with one more fill, as many are removed for codes as of everybody: about one in seven."""
     folder, file = tmp_path / "made", generated(tmp_path / "policies")
-    write_delivery(folder, 1_000, 3, fills=True)
+    write_delivery(folder, 1_000, 3, Contents(fills=True))
     members = [f"M{number:09d}" for number in range(1, 81)]
     planted(folder, dict(zip(members, [HIV, OPIOIDS, METFORMIN, METFORMIN] * 20, strict=True)))
     assert deid_here(tmp_path / "home", "plan", "--policy", file, "--delivery", folder)[0] in (PUBLISHED, REFUSED)
@@ -74,8 +74,8 @@ def test_who_has_a_fill_against_hiv_or_of_opioid_treatment_alone_is_removed(tmp_
 
 
 def test_the_generator_makes_no_other_table(tmp_path):
-    with pytest.raises(PolicyError, match="the generator makes no such table; it can make fills"):
-        generated(tmp_path, source__events={"results": {}})
+    with pytest.raises(PolicyError, match="the generator makes no such table; it can make fills and results"):
+        generated(tmp_path, source__events={"visits": {}})
 
 
 def test_no_policy_says_where_generated_columns_are(tmp_path):
@@ -87,7 +87,7 @@ def test_no_policy_says_where_generated_columns_are(tmp_path):
 def test_the_shipped_policy_is_published_and_nobody_with_a_sensitive_drug_is_in_it(tmp_path):
     """No smaller population was found to pass: of 80,000 the coarsest generalization has .0081."""
     folder, root = tmp_path / "made", tmp_path / "home"
-    write_delivery(folder, POPULATION, 1, fills=True, diagnosis_codes="icd10cm")
+    write_delivery(folder, POPULATION, 1, Contents(fills=True, icd10cm=True))
     members = [f"M{number:09d}" for number in range(1, 1_001)]
     planted(folder, dict.fromkeys(members, HIV), "2019-05-01")
     code, printed = deid_here(
@@ -110,3 +110,26 @@ def test_the_shipped_policy_is_published_and_nobody_with_a_sensitive_drug_is_in_
     known = crosswalk[crosswalk["kind"] == "member"].set_index("original_id")["pseudonym"].astype(str)
     assert len(people["Members"]) > 0.9 * RELEASED and not people["Members"] & set(known[known.index.isin(members)])
     assert deid_here(root, "audit", "claims_and_fills/0001")[0] == 0
+
+
+def test_generated_results_need_a_reason_why_their_tests_tell_nothing(tmp_path):
+    """No list of codes reads codes of tests."""
+    declared = {"kind": "result", "from": "value", "test": "loinc", "unit": "unit", "meaning": "hemoglobin A1c"}
+    declared |= {"tests": {"A1c": {"codes": ["4548-4"], "unit": "%", "starts": [0, 6.5]}}}
+    listed = [
+        *SMALL["quasi_identifiers"]["claims"],
+        {"column": "result", "release_as": "Result", "hierarchy": "result"},
+    ]
+    changes = {
+        "columns": {"results": {"result": declared}},
+        "quasi_identifiers__claims": listed,
+        "dimensions": [*SMALL["dimensions"], {"name": "result", "columns": ["result"]}],
+        "hierarchies__result": {
+            "kind": "codes",
+            "level_names": ["bins", "any"],
+            "values": {"A1c 0 to below 6.5 %": ["any"], "A1c from 6.5 %": ["any"]},
+        },
+    }
+    with pytest.raises(PolicyError, match="say in without_codes why those listed do not"):
+        generated(tmp_path, source__events={"results": {}}, **changes)
+    generated(tmp_path, source__events={"results": {"without_codes": "diabetes is on no list"}}, **changes)

@@ -8,7 +8,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.sources.synthetic.delivery import Contents, write_delivery
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import pipeline_in
@@ -117,7 +117,7 @@ def prepared(folder: Path, delivery: Path, values: dict) -> Iterator[Callable[[s
 
 def in_icd10(folder: Path, members: int) -> Path:
     """A delivery of CSV tables coded in ICD-10-CM; returns its folder."""
-    write_delivery(folder / "made", members, 3, diagnosis_codes="icd10cm")
+    write_delivery(folder / "made", members, 3, Contents(icd10cm=True))
     return tables_of_synthetic(folder / "made", folder / "tables")
 
 

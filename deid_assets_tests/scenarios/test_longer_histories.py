@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.sources.synthetic.delivery import Contents, write_delivery
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.policies import changed, write_policy
@@ -14,7 +14,7 @@ from deid_assets_tests.scenarios.tables_delivery import TABLES, tables_of_synthe
 def test_fifteen_years_across_the_change_of_the_coding_system(tmp_path):
     """Every other member has the histories of 2019 to 2021, in ICD-10-CM, instead of those of 2007 to 2009, in ICD-9-CM."""
     for name, codes in (("before", "icd9cm"), ("after", "icd10cm")):
-        write_delivery(tmp_path / f"made-{name}", 4_000, 1, diagnosis_codes=codes)
+        write_delivery(tmp_path / f"made-{name}", 4_000, 1, Contents(icd10cm=codes == "icd10cm"))
         tables_of_synthetic(tmp_path / f"made-{name}", tmp_path / name)
     folder = tmp_path / "tables"
     folder.mkdir()

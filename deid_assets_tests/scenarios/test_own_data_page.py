@@ -13,7 +13,7 @@ from deid_assets.policy.loading import load_policy
 from deid_assets.reference.groups import known_codes
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import Reading, read_delivery
-from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.sources.synthetic.delivery import Contents, write_delivery
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here
 from deid_assets_tests.scenarios.policies import changed
@@ -29,7 +29,7 @@ DECIDED = {PUBLISHED, REFUSED}
 
 def files_of_their_own(here: Path) -> None:
     """A folder of CSV files with other names."""
-    write_delivery(here / "made", 600, 5, further=True, diagnosis_codes="icd10cm")
+    write_delivery(here / "made", 600, 5, Contents(further=True, icd10cm=True))
     (here / "in").mkdir()
     write_files(here / "in" / "2012-04", here / "made")
 

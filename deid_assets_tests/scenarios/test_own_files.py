@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from deid_assets.policy.loading import load_policy
-from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.sources.synthetic.delivery import Contents, write_delivery
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 
 MEMBERS = """SELECT member_id AS subscriber_no, sex AS gender, birth_date AS date_of_birth,
@@ -42,7 +42,7 @@ def write_files(folder: Path, made: Path, in_parts: bool = False) -> Path:
 @pytest.mark.matrix
 @pytest.mark.parametrize("in_parts", [False, True], ids=["one row each", "lines and spans"])
 def test_from_files_to_a_release_without_an_edit(tmp_path, in_parts):
-    write_delivery(tmp_path / "made", 20_000, 5, further=True, diagnosis_codes="icd10cm")
+    write_delivery(tmp_path / "made", 20_000, 5, Contents(further=True, icd10cm=True))
     folder, file = write_files(tmp_path / "in", tmp_path / "made", in_parts), tmp_path / "ours.yaml"
     home = tmp_path / "deid"
     named = ("--title", "Ours", "--owner", "team:privacy", "--from", folder, "--output", file)

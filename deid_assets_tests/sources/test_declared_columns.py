@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.delivery import ClaimsMap, MembersMap, SyntheticSource, TablesSource
 from deid_assets.sources.derivations import Declared, Derivation, delivered_text
-from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, MEMBERS_FILE, write_delivery
+from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, MEMBERS_FILE, Contents, write_delivery
 from deid_assets.store.tables import connect
 from deid_assets_tests import examples
 from deid_assets_tests.sources.deliveries import CLAIM_FIELDS, MEMBER_FIELDS, claim, csv_text, made, member, take_in
@@ -216,7 +216,7 @@ def test_a_column_may_serve_several_declarations_and_a_canonical_one(tmp_path):
 class TestGenerator:
     def test_further_columns_change_nothing_else(self, tmp_path):
         write_delivery(tmp_path / "plain", 300, 7)
-        write_delivery(tmp_path / "further", 300, 7, further=True)
+        write_delivery(tmp_path / "further", 300, 7, Contents(further=True))
         with connect(tmp_path / "scratch.duckdb") as connection:
             for file in (MEMBERS_FILE, CLAIMS_FILE):
                 plain = f"SELECT * FROM read_parquet('{tmp_path / 'plain' / file}')"
@@ -226,7 +226,7 @@ class TestGenerator:
                 assert connection.execute(f"SELECT count(*) FROM ({further} EXCEPT ALL {plain})").fetchall() == [(0,)]
 
     def test_they_can_be_declared(self, tmp_path):
-        write_delivery(tmp_path / "in", 300, 7, further=True)
+        write_delivery(tmp_path / "in", 300, 7, Contents(further=True))
         declared = Declared(
             {
                 "zip3": made("members", "zip3", "zip"),

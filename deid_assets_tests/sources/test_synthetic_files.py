@@ -42,7 +42,7 @@ def test_columns_are_the_canonical_ones(tmp_path):
 
 def test_progress_is_told_after_every_block(tmp_path):
     told = []
-    delivery = write_delivery(tmp_path, synthetic.BLOCK + 1, 1, lambda done, total: told.append((done, total)))
+    delivery = write_delivery(tmp_path, synthetic.BLOCK + 1, 1, progress=lambda done, total: told.append((done, total)))
     assert told == [(synthetic.BLOCK, synthetic.BLOCK + 1), (synthetic.BLOCK + 1, synthetic.BLOCK + 1)]
     assert duckdb.sql(f"SELECT count(*) FROM '{delivery.folder / 'claims.parquet'}'").fetchall() == [(delivery.claims,)]
 

@@ -10,7 +10,7 @@ from deid_assets.policy import policy_by_name
 from deid_assets.policy.sections.columns import Drugs
 from deid_assets.reference.tables import read_table
 from deid_assets.sources.delivery import SyntheticSource
-from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, FILLS_FILE, MEMBERS_FILE, write_delivery
+from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, FILLS_FILE, MEMBERS_FILE, Contents, write_delivery
 from deid_assets_tests.sources.deliveries import take_in
 
 MEMBERS, SEED = 6_000, 11
@@ -22,9 +22,9 @@ def delivery(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("fills")
     for name, options in (
         ("plain", {}), ("fills", {"fills": True}), ("again", {"fills": True}),
-        ("later", {"fills": True, "diagnosis_codes": "icd10cm"}),
+        ("later", {"fills": True, "icd10cm": True}),
     ):  # fmt: skip
-        write_delivery(folder / name, MEMBERS, SEED, **options)
+        write_delivery(folder / name, MEMBERS, SEED, Contents(**options))
     return folder
 
 
@@ -105,7 +105,7 @@ def test_the_shipped_table_of_drugs_knows_each_of_them_by_its_ingredients():
 
 
 def test_they_can_be_read_with_what_a_policy_declares(tmp_path):
-    write_delivery(tmp_path / "in", 300, SEED, fills=True, diagnosis_codes="icd10cm")
+    write_delivery(tmp_path / "in", 300, SEED, Contents(fills=True, icd10cm=True))
     policy = policy_by_name("claims_and_fills")
     declared = policy.columns.declared
     found = take_in(tmp_path / "in", policy.source, 0.0, None, declared=declared, diagnosis_codes="icd10cm")

@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.sources.synthetic.delivery import Contents, write_delivery
 from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
 
 
@@ -13,7 +13,7 @@ from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
 def made(tmp_path_factory) -> Path:
     """200 members."""
     folder = tmp_path_factory.mktemp("made")
-    write_delivery(folder, 200, 4, diagnosis_codes="icd10cm")
+    write_delivery(folder, 200, 4, Contents(icd10cm=True))
     return folder
 
 

@@ -27,7 +27,7 @@ from deid_assets.policy.sections.columns import MonthsEnrolled, Results
 from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
-from deid_assets.sources.delivery import DIAGNOSIS_COLUMNS, TablesSource
+from deid_assets.sources.delivery import DIAGNOSIS_COLUMNS, YEARS_BY_DEFAULT, SyntheticSource, TablesSource
 from deid_assets.store.events import events_file, number_of
 
 if TYPE_CHECKING:
@@ -329,17 +329,26 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
             "the three kinds of DE-SynPUF claims have no further column in common; declare columns of members, or read the "
             "files as tables",
         )
-    years = policy.source.years if isinstance(policy.source, TablesSource) else None
-    enrolled = isinstance(policy.source, TablesSource) and "enrolled_from" in policy.source.members.columns
-    for name, column in policy.columns.members.items():
-        if isinstance(column, MonthsEnrolled) and (years is None or not enrolled):
-            yield Problem(("columns", "members", name), "needs source.years, and the columns enrolled_from and enrolled_until")
-        elif isinstance(column, MonthsEnrolled) and years is not None and column.year > years.count:
-            yield Problem(("columns", "members", name, "year"), f"the policy reads {years.count} years (source.years)")
+    yield from _months_enrolled(policy)
     of_claims = [name for name, made in policy.columns.declared.members.items() if made.table == "claims" and made.cells]
     if policy.source.kind == "desynpuf" or (policy.source.kind == "tables" and policy.source.claims is None):
         for name in of_claims:
             yield Problem(("columns", "members", name), "this source has no table of claims with the column that it reads")
+
+
+def _months_enrolled(policy: Policy) -> Iterator[Problem]:
+    """Months of enrolment need spans, and years that are read."""
+    source, years = policy.source, 0
+    needs = "source.years, and the columns enrolled_from and enrolled_until"
+    if isinstance(source, TablesSource) and source.years is not None and "enrolled_from" in source.members.columns:
+        years = source.years.count
+    elif isinstance(source, SyntheticSource):
+        years, needs = YEARS_BY_DEFAULT if source.members.unit == "span" else 0, "source.members.unit: span"
+    for name, column in policy.columns.members.items():
+        if isinstance(column, MonthsEnrolled) and not years:
+            yield Problem(("columns", "members", name), f"needs {needs}")
+        elif isinstance(column, MonthsEnrolled) and column.year > years:
+            yield Problem(("columns", "members", name, "year"), f"the policy reads {years} years (source.years)")
 
 
 _TAKEN = ("members", "claims", "records", "people", "attrition", "characteristics", "distributions", "totals", "files")

@@ -94,11 +94,12 @@ class Providers:
 class ClaimBlock:
     """The claims of a block, each attribute with one entry per claim; numbers into `Tables`, -1 where missing.
 
-    `member` is the position in the block. `day` counts from the first day of year 1, -1 if missing. `days_in_hospital`
-    is (members, 3), by year, whether enrolled or not.
+    `member` is the position in the block, `visit` the number of the visit in it. `day` counts from the first day of year 1, -1
+    if missing. `days_in_hospital` is (members, 3), by year, whether enrolled or not.
     """
 
     member: np.ndarray
+    visit: np.ndarray
     year: np.ndarray
     day: np.ndarray
     provider: np.ndarray
@@ -152,6 +153,7 @@ def draw_claims(random: np.random.Generator, members: Members, providers: Provid
 
     return ClaimBlock(
         member=member,
+        visit=visit,
         year=year,
         day=sometimes_missing("service_date", year_offsets()[year] + day),
         provider=sometimes_missing("provider_id", provider),

@@ -3,7 +3,8 @@
 All its people are fictitious. Claims per member, ages, sexes, lengths of stay, days since first claim and missing
 values follow published figures (`shape`). Codes are real (`tables`), members have recurring conditions (`members`), and
 claims follow from conditions (`claims`). So histories differ like real ones: they are neither independent draws nor
-designed to be found. Fills of drugs, if they are asked for, follow from diagnoses (`fills`). See methods#synthetic-deliveries.
+designed to be found. What else may be asked for (`Contents`) follows from them, and leaves them as they are. See
+methods#synthetic-deliveries.
 
 Members are drawn in blocks of `BLOCK`, each from its own counter-based random stream. Memory does not grow with the
 delivery, and the same seed, number of members and package versions give the same bytes.
@@ -11,8 +12,8 @@ delivery, and the same seed, number of members and package versions give the sam
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -22,60 +23,75 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.codes import DiagnosisSystem
-from deid_assets.sources.synthetic import further as further_columns
+from deid_assets.sources.synthetic import amounts, rows
 from deid_assets.sources.synthetic.claims import ClaimBlock, Providers, draw_claims
-from deid_assets.sources.synthetic.fills import FillBlock, draw_fills, drugs
-from deid_assets.sources.synthetic.further import TEXT, coded
-from deid_assets.sources.synthetic.members import YEAR_STARTS, Members, birth_dates, draw_members
-from deid_assets.sources.synthetic.tables import SEXES, Tables, in_icd10, tables
+from deid_assets.sources.synthetic.fills import draw_fills
+from deid_assets.sources.synthetic.further import CLAIM_FIELDS, MEMBER_FIELDS, further_of_claims, further_of_members
+from deid_assets.sources.synthetic.lines import draw_lines
+from deid_assets.sources.synthetic.members import Members, birth_dates, draw_members
+from deid_assets.sources.synthetic.results import draw_results
+from deid_assets.sources.synthetic.spans import draw_spans, months_in_use
+from deid_assets.sources.synthetic.tables import in_icd10, tables
 
 BLOCK: Final = 1 << 13
 MEMBERS_FILE: Final = "members.parquet"
 CLAIMS_FILE: Final = "claims.parquet"
 FILLS_FILE: Final = "fills.parquet"
+RESULTS_FILE: Final = "results.parquet"
 _LARGEST_SEED: Final = (1 << 64) - 1
-_TWELVE_YEARS: Final = pa.scalar(4383, pa.int32())  # days
+_TWELVE_YEARS: Final = pa.scalar(4383, pa.int32())  # days of `YEARS_LATER`
+_STREAMS: Final = ("members_and_claims", "further", "fills", "results", "spans", "lines", "paid_for_claims", "paid_for_fills")
+"""What has random numbers of its own; the place of each is part of its counter."""
 
-_MEMBER_SCHEMA: Final = pa.schema(
-    [
-        pa.field("member_id", pa.string(), nullable=False),
-        pa.field("sex", TEXT),
-        pa.field("age", pa.int32()),
-        pa.field("birth_date", pa.date32()),
-        pa.field("days_in_hospital_y2", pa.int32()),
-        pa.field("days_in_hospital_y3", pa.int32()),
-    ]
-)
-_CLAIM_SCHEMA: Final = pa.schema(
-    [
-        pa.field("claim_id", pa.int64(), nullable=False),
-        pa.field("member_id", TEXT, nullable=False),
-        *(pa.field(name, TEXT) for name in ("provider_id", "vendor_id", "pcp_id")),
-        pa.field("year", pa.int32(), nullable=False),
-        pa.field("service_date", pa.date32()),
-        *(pa.field(name, TEXT) for name in ("specialty", "place", "cpt")),
-        pa.field("length_of_stay", pa.int32()),
-        pa.field("pay_delay", pa.int32()),
-        *(pa.field(f"diagnosis_{place}", TEXT) for place in range(1, 5)),
-    ]
-)
-_FILL_SCHEMA: Final = pa.schema(
-    [
-        pa.field("claim_id", pa.int64(), nullable=False),
-        pa.field("member_id", TEXT, nullable=False),
-        pa.field("provider_id", TEXT),
-        pa.field("year", pa.int32(), nullable=False),
-        pa.field("service_date", pa.date32(), nullable=False),
-        pa.field("ndc", TEXT, nullable=False),
-        pa.field("days_supply", pa.int32(), nullable=False),
-    ]
-)
+
+@dataclass(frozen=True)
+class Contents:
+    """What a synthetic delivery has besides members and claims; whatever is left out, all else stays the same.
+
+    Attributes
+    ----------
+    further
+        Members and claims have the columns of `further`, for a policy that declares columns.
+    icd10cm
+        Diagnoses are of ICD-10-CM, and not of ICD-9-CM; the same people have the same histories twelve years later.
+    fills, results
+        There are fills of drugs in `fills.parquet`, laboratory results in `results.parquet`.
+    spans
+        The rows of members are spans of enrolment.
+    lines
+        The rows of claims are lines, of which a claim may have several.
+    amounts
+        Claims and fills have a column `paid`, in dollars.
+    """
+
+    fills: bool = False
+    results: bool = False
+    spans: bool = False
+    lines: bool = False
+    amounts: bool = False
+    further: bool = False
+    icd10cm: bool = False
+
+    @property
+    def named(self) -> dict[str, bool]:
+        """Those that are asked for, by name, as parameters of a delivery.
+
+        Examples
+        --------
+        >>> Contents(icd10cm=True, fills=True).named
+        {'fills': True, 'icd10cm': True}
+        """
+        return {name: True for name, asked in asdict(self).items() if asked}
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, object]) -> "Contents":
+        """Those that are among the parameters of a delivery."""
+        return cls(**{field.name: bool(parameters.get(field.name)) for field in fields(cls)})
 
 
 @dataclass(frozen=True)
 class SyntheticDelivery:
-    """The written delivery: the folder, the numbers of members and claims, and the seed."""
+    """The written delivery: the folder, the numbers of members and claims (or lines of them), and the seed."""
 
     folder: Path
     members: int
@@ -87,12 +103,10 @@ def write_delivery(
     folder: Path,
     members: int,
     seed: int,
+    contents: Contents = Contents(),
     progress: Callable[[int, int], None] | None = None,
-    further: bool = False,
-    diagnosis_codes: DiagnosisSystem = "icd9cm",
-    fills: bool = False,
 ) -> SyntheticDelivery:
-    """Write a synthetic delivery: `members.parquet` and `claims.parquet`, and `fills.parquet` if asked for.
+    """Write a synthetic delivery: `members.parquet`, `claims.parquet`, and the other tables of events that are asked for.
 
     Columns are the canonical ones (`schemas/longitudinal.py`) except `days_since_first_claim`, which intake
     computes from the dates of service. `claim_id` is a whole number; the other identifiers are text.
@@ -105,14 +119,10 @@ def write_delivery(
         Number of members, at least 1.
     seed
         0 to 2**64 - 1. Anyone who knows it can reproduce the delivery.
+    contents
+        What there is besides members and claims.
     progress
         Called after every block with the number of members written and their total.
-    further
-        Whether members and claims have the columns of `further`, for a policy that declares columns. All others stay the same.
-    diagnosis_codes
-        The coding system of the diagnoses. In ICD-10-CM, the same people have the same histories twelve years later.
-    fills
-        Whether there are fills of drugs, too. The other files stay the same.
 
     Returns
     -------
@@ -137,23 +147,17 @@ def write_delivery(
         raise DeliveryError("the seed of a synthetic delivery is a whole number from 0 to 2**64 - 1")
     folder.mkdir(parents=True, exist_ok=True)
     claims = 0
-    schemas = {
-        MEMBERS_FILE: _schema(_MEMBER_SCHEMA, further_columns.MEMBER_FIELDS, further),
-        CLAIMS_FILE: _schema(_CLAIM_SCHEMA, further_columns.CLAIM_FIELDS, further),
-    } | ({FILLS_FILE: _FILL_SCHEMA} if fills else {})
+    writers: dict[str, pq.ParquetWriter] = {}
     with contextlib.ExitStack() as stack:
-        writers = {file: stack.enter_context(_written_at_the_end(folder / file, schema)) for file, schema in schemas.items()}
-        for done, rows in _blocks(members, seed, further, diagnosis_codes, fills):
-            for file, writer in writers.items():
-                writer.write_table(rows[file])
-            claims += rows[CLAIMS_FILE].num_rows
+        for done, written in _blocks(members, seed, contents):
+            for file, of_block in written.items():
+                if file not in writers:
+                    writers[file] = stack.enter_context(_written_at_the_end(folder / file, of_block.schema))
+                writers[file].write_table(of_block)
+            claims += written[CLAIMS_FILE].num_rows
             if progress:
                 progress(done, members)
     return SyntheticDelivery(folder, members, claims, seed)
-
-
-def _schema(own: pa.Schema, fields: tuple[pa.Field, ...], further: bool) -> pa.Schema:
-    return pa.schema([*own, *fields]) if further else own
 
 
 @contextlib.contextmanager
@@ -181,135 +185,81 @@ def _written_at_the_end(file: Path, schema: pa.Schema) -> Iterator[pq.ParquetWri
         unfinished.unlink(missing_ok=True)
 
 
-def _blocks(
-    members: int, seed: int, further: bool, diagnosis_codes: DiagnosisSystem, fills: bool
-) -> Iterator[tuple[int, dict[str, pa.Table]]]:
+@dataclass(frozen=True)
+class _Block:
+    """What was drawn of a block of members; `names` are their identifiers."""
+
+    members: Members
+    claims: ClaimBlock
+    births: np.ndarray
+    names: pa.Array
+
+
+def _blocks(members: int, seed: int, contents: Contents) -> Iterator[tuple[int, dict[str, pa.Table]]]:
     """Yield for each block the number of members so far, and its rows of each file."""
-    lookups, later = tables(), diagnosis_codes == "icd10cm"
-    coded_in = in_icd10(lookups) if later else lookups
+    lookups = tables()
     providers = Providers.of(members, lookups)
-    first_claim = first_fill = 1
-    for block, first in enumerate(range(0, members, BLOCK)):
-        random = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, block]))
-        drawn = draw_members(random, min(BLOCK, members - first), lookups)
-        claims = draw_claims(random, drawn, providers, lookups)
-        births = birth_dates(random, drawn, _first_service(claims, len(drawn.age)))
-        names = pa.array([f"M{number:09d}" for number in range(first + 1, first + 1 + len(drawn.age))])
-        rows = {
-            MEMBERS_FILE: _member_rows(drawn, claims.days_in_hospital, births, names),
-            CLAIMS_FILE: _claim_rows(claims, first_claim, names, coded_in),
+    firsts = dict.fromkeys((CLAIMS_FILE, FILLS_FILE, RESULTS_FILE), 1)
+    for number, first in enumerate(range(0, members, BLOCK)):
+        streams = {
+            name: np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, place, number]))
+            for place, name in enumerate(_STREAMS)
         }
-        if fills:
-            filled = draw_fills(np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 2, block])), drawn, claims)
-            rows[FILLS_FILE] = _fill_rows(filled, first_fill, names)
-            first_fill += len(filled.member)
-        if later:
-            rows = {file: _twelve_years_later(table) for file, table in rows.items()}
-        if further:
-            own = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 1, block]))
-            of_members = further_columns.of_members(own, len(drawn.age))
-            of_claims = further_columns.of_claims(own, claims.length_of_stay >= 0)
-            rows[MEMBERS_FILE] = _with(rows[MEMBERS_FILE], further_columns.MEMBER_FIELDS, of_members)
-            rows[CLAIMS_FILE] = _with(rows[CLAIMS_FILE], further_columns.CLAIM_FIELDS, of_claims)
-        yield first + len(drawn.age), rows
-        first_claim += len(claims.member)
+        own = streams["members_and_claims"]
+        drawn = draw_members(own, min(BLOCK, members - first), lookups)
+        claims = draw_claims(own, drawn, providers, lookups)
+        births = birth_dates(own, drawn, rows.first_service(claims, len(drawn.age)))
+        names = pa.array([f"M{one:09d}" for one in range(first + 1, first + 1 + len(drawn.age))])
+        written = _rows(_Block(drawn, claims, births, names), streams, contents, firsts)
+        yield first + len(drawn.age), written
+        for file in firsts.keys() & written.keys():
+            firsts[file] += written[file].num_rows
 
 
-def _with(rows: pa.Table, fields: tuple[pa.Field, ...], columns: list[pa.Array]) -> pa.Table:
-    for field, column in zip(fields, columns, strict=True):
-        rows = rows.append_column(field, column)
-    return rows
+def _rows(
+    block: _Block, streams: Mapping[str, np.random.Generator], contents: Contents, firsts: Mapping[str, int]
+) -> dict[str, pa.Table]:
+    """Return the rows of each file; `firsts` are the first numbers of its claims and other events."""
+    lookups, claims = tables(), block.claims
+    further = streams["further"]
+    paid = amounts.paid_for_claims(streams["paid_for_claims"], claims, lookups) if contents.amounts else None
+    of_members = rows.member_rows(block.members, claims.days_in_hospital, block.births, block.names)
+    of_claims = rows.claim_rows(claims, firsts[CLAIMS_FILE], block.names, in_icd10(lookups) if contents.icd10cm else lookups)
+    if contents.lines:
+        lines = draw_lines(streams["lines"], claims, lookups)
+        of_claims = rows.as_lines(of_claims, lines, firsts[CLAIMS_FILE], lookups.places)
+    if contents.further:
+        of_members = _with(of_members, MEMBER_FIELDS, further_of_members(further, len(block.names)))
+        of_claims = _with(of_claims, CLAIM_FIELDS, further_of_claims(further, claims.length_of_stay >= 0, paid))
+    elif paid is not None:
+        of_claims = _with(of_claims, [rows.PAID], [pa.array(paid)])
+    found = {MEMBERS_FILE: of_members, CLAIMS_FILE: of_claims}
+    if contents.fills or contents.spans:
+        fills = draw_fills(streams["fills"], block.members, claims)
+    if contents.spans:
+        used = months_in_use(block.members, [(claims.member, claims.day), (fills.member, fills.day)])
+        found[MEMBERS_FILE] = rows.as_spans(of_members, draw_spans(streams["spans"], block.members, used))
+    if contents.fills:
+        found[FILLS_FILE] = rows.fill_rows(fills, firsts[FILLS_FILE], block.names)
+    if contents.fills and contents.amounts:
+        paid_for_fills = pa.array(amounts.paid_for_fills(streams["paid_for_fills"], fills))
+        found[FILLS_FILE] = _with(found[FILLS_FILE], [rows.PAID], [paid_for_fills])
+    if contents.results:
+        results = draw_results(streams["results"], block.members, claims)
+        found[RESULTS_FILE] = rows.result_rows(results, firsts[RESULTS_FILE], block.names)
+    return {file: _twelve_years_later(one) for file, one in found.items()} if contents.icd10cm else found
 
 
-def _twelve_years_later(rows: pa.Table) -> pa.Table:
+def _with(table: pa.Table, own: Sequence[pa.Field], columns: Sequence[pa.Array]) -> pa.Table:
+    for field, column in zip(own, columns, strict=True):
+        table = table.append_column(field, column)
+    return table
+
+
+def _twelve_years_later(table: pa.Table) -> pa.Table:
     """Return the rows with their dates in years of which the second is a leap year, too."""
-    for position, column in enumerate(rows.schema):
+    for position, column in enumerate(table.schema):
         if pa.types.is_date(column.type):
-            days = pc.add(rows.column(position).cast(pa.int32()), _TWELVE_YEARS)
-            rows = rows.set_column(position, column, days.cast(column.type))
-    return rows
-
-
-def _first_service(claims: ClaimBlock, members: int) -> np.ndarray:
-    """Return each member's first known date of service in year 1; NaT if there is none."""
-    counted = np.flatnonzero((claims.year == 0) & (claims.day >= 0))
-    none = np.iinfo(np.int64).max
-    first = np.full(members, none)
-    np.minimum.at(first, claims.member[counted], claims.day[counted])
-    return np.where(first == none, np.datetime64("NaT"), YEAR_STARTS[0] + np.where(first == none, 0, first))
-
-
-def _member_rows(members: Members, days_in_hospital: np.ndarray, births: np.ndarray, names: pa.Array) -> pa.Table:
-    """Return the members of a block as rows of `members.parquet`."""
-    days = np.where(members.enrolled, days_in_hospital, -1)
-    columns = [
-        names,
-        coded(np.where(members.female, SEXES.index("F"), SEXES.index("M")), pa.array(SEXES)),
-        _whole(members.age),
-        pa.array(births.astype("datetime64[D]")),
-        _whole(days[:, 1]),
-        _whole(days[:, 2]),
-    ]
-    return pa.Table.from_arrays(columns, schema=_MEMBER_SCHEMA)
-
-
-def _claim_rows(claims: ClaimBlock, first_claim: int, names: pa.Array, lookups: Tables) -> pa.Table:
-    """Return the claims of a block as rows of `claims.parquet`."""
-    # A code can be a condition twice, general and newborn. A dictionary that contains a text twice would be written in
-    # full, not as a dictionary, and with bytes that differ from run to run.
-    codes, place = np.unique(lookups.conditions, return_inverse=True)
-    columns = [
-        pa.array(np.arange(first_claim, first_claim + len(claims.member))),
-        coded(claims.member, names),
-        _numbered(claims.provider, "P"),
-        _numbered(claims.vendor, "V"),
-        _numbered(claims.pcp, "P"),
-        _whole(claims.year + 1),
-        _dates(claims.day),
-        coded(claims.specialty, pa.array(lookups.specialties[:-1])),
-        coded(claims.place, pa.array(lookups.places)),
-        coded(claims.procedure, pa.array(lookups.procedures)),
-        _whole(claims.length_of_stay),
-        _whole(claims.pay_delay),
-        *(coded(_numbers_into(place, numbers), pa.array(codes)) for numbers in claims.diagnoses),
-    ]
-    return pa.Table.from_arrays(columns, schema=_CLAIM_SCHEMA)
-
-
-def _fill_rows(fills: FillBlock, first_fill: int, names: pa.Array) -> pa.Table:
-    """Return the fills of a block as rows of `fills.parquet`."""
-    columns = [
-        pa.array(np.arange(first_fill, first_fill + len(fills.member))),
-        coded(fills.member, names),
-        _numbered(fills.provider, "P"),
-        _whole(fills.year + 1),
-        _dates(fills.day),
-        coded(fills.drug, pa.array(drugs().codes)),
-        _whole(drugs().days_supply[fills.drug]),
-    ]
-    return pa.Table.from_arrays(columns, schema=_FILL_SCHEMA)
-
-
-def _whole(values: np.ndarray) -> pa.Array:
-    """Return whole numbers as a column; negative ones are missing."""
-    return pa.array(values.astype(np.int32), mask=values < 0)
-
-
-def _numbers_into(place: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the position of each number; negative ones stay."""
-    return np.where(numbers < 0, -1, place[numbers])
-
-
-def _dates(days: np.ndarray) -> pa.Array:
-    """Return days since the first day of year 1 as dates; negative ones are missing."""
-    epoch = int(YEAR_STARTS[0].astype(np.int64))
-    return pa.array((days + epoch).astype(np.int32), mask=days < 0).view(pa.date32())
-
-
-def _numbered(numbers: np.ndarray, prefix: str) -> pa.DictionaryArray:
-    """Return numbers as identifiers with a prefix; only those that occur enter the block's dictionary."""
-    occurs = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
-    occurs[numbers[numbers >= 0]] = True
-    place = np.cumsum(occurs) - 1
-    texts = pa.array([f"{prefix}{number + 1:07d}" for number in np.flatnonzero(occurs)], pa.string())
-    return coded(_numbers_into(place, numbers), texts)
+            days = pc.add(table.column(position).cast(pa.int32()), _TWELVE_YEARS)
+            table = table.set_column(position, column, days.cast(column.type))
+    return table

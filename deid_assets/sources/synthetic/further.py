@@ -1,6 +1,4 @@
-"""Columns of text in the files of a synthetic delivery.
-
-Further columns of a synthetic delivery, for policies that declare columns: homes, plans, amounts and codes.
+"""Further columns of a synthetic delivery, for policies that declare columns: homes, plans, amounts and codes.
 
 They are drawn from random numbers of their own, so that a delivery with them has the same members and claims as one without.
 Their distributions are our own choice: as uneven as those of an insurer of one state, and dependent where real ones are most (a
@@ -62,7 +60,7 @@ def _prefixes() -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(people), numbers / numbers.sum()
 
 
-def of_members(random: np.random.Generator, members: int) -> list[pa.Array]:
+def further_of_members(random: np.random.Generator, members: int) -> list[pa.Array]:
     """Draw the columns of a block of members, in the order of `MEMBER_FIELDS`."""
     prefixes, shares = _prefixes()
     prefix = random.choice(len(prefixes), members, p=shares)
@@ -80,17 +78,20 @@ def of_members(random: np.random.Generator, members: int) -> list[pa.Array]:
     ]
 
 
-def of_claims(random: np.random.Generator, stays: np.ndarray) -> list[pa.Array]:
+def further_of_claims(random: np.random.Generator, stays: np.ndarray, paid: np.ndarray | None = None) -> list[pa.Array]:
     """Draw the columns of a block of claims, in the order of `CLAIM_FIELDS`.
 
     Parameters
     ----------
     stays
         (claims,) bool: whether the claim is of a stay in hospital.
+    paid
+        (claims,) float64: dollars paid, if they were drawn (`amounts`); all other columns but `charged` stay the same.
     """
     claims = len(stays)
     # Log-normal, as costs are: half of the visits below 90 dollars, half of the stays below 8,100.
-    paid = np.minimum(np.exp(random.normal(np.where(stays, 9.0, 4.5), np.where(stays, 0.9, 1.1))), 999_999.0)
+    drawn = np.minimum(np.exp(random.normal(np.where(stays, 9.0, 4.5), np.where(stays, 0.9, 1.1))), 999_999.0)
+    paid = drawn if paid is None else paid
     charged = np.minimum(paid * random.uniform(1.2, 3.5, claims), 999_999.0)
     of_visits = _drawn(random, claims, _REVENUE).cast(pa.string()).to_numpy(zero_copy_only=False)
     of_stays = _drawn(random, claims, _REVENUE_OF_STAYS).cast(pa.string()).to_numpy(zero_copy_only=False)

@@ -26,6 +26,8 @@ _OLDEST: Final = 99
 # Calendar of the three years. The published files do not say which years these are.
 YEAR_STARTS: Final = np.array(["2007-01-01", "2008-01-01", "2009-01-01"], dtype="datetime64[D]")
 DAYS_OF_YEAR: Final = 365
+YEARS_LATER: Final = 12
+"""Diagnoses in ICD-10-CM are of these years later, of which the second is a leap year, too."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,17 @@ def uniform_words(random: np.random.Generator, size: int | tuple[int, ...]) -> n
 def chance(random: np.random.Generator, size: int, probability: float) -> np.ndarray:
     """Return bool draws that are true with the given probability, to 1/65,536."""
     return uniform_words(random, size) < round(probability * (1 << 16))
+
+
+def first_year(icd10cm: bool) -> int:
+    """Return the calendar year that is year 1, by the coding system of diagnoses.
+
+    Examples
+    --------
+    >>> first_year(icd10cm=True)
+    2019
+    """
+    return int(YEAR_STARTS[0].astype("datetime64[Y]").astype(np.int64)) + 1970 + YEARS_LATER * icd10cm
 
 
 def draw_members(random: np.random.Generator, count: int, tables: Tables) -> Members:
