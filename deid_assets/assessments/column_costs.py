@@ -1,12 +1,14 @@
 """What each column of a policy costs at the chosen generalization, from the tables of the restricted store."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import cohort_demographics
+from deid_assets.assessments.demographic_verdicts import reference_of
 from deid_assets.assessments.flat_table import flat_table
 from deid_assets.assessments.kernel_input import (
     POPULATION,
@@ -19,9 +21,15 @@ from deid_assets.assessments.kernel_input import (
 )
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.cluster.executors import search_executor
+from deid_assets.methods.demographics.attributes import WITHHELD, Attribute, CohortAttributes, Level
+from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
+from deid_assets.methods.demographics.local_recoding import classes_with_ages
+from deid_assets.methods.demographics.measures import TOTAL
+from deid_assets.methods.demographics.risk import risks_at
 from deid_assets.methods.flat.classes import FlatTable
 from deid_assets.methods.lattice.column_costs import Axis, column_costs
 from deid_assets.methods.lattice.predictive_tagging import Node
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
@@ -31,7 +39,9 @@ DRAWS = 65_536
 
 OF_CLAIMS = (*POPULATION, "chosen_generalization")
 OF_RECORDS = ("records", "record_domains", "record_generalization")
+OF_PEOPLE = ("cohort_people", "population_cells")
 """The assets whose tables are read."""
+HIGH_RISK, REIDENTIFIED = "at high risk", "expected to be re-identified"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +59,8 @@ class Costs:
         may get finer: the policy's limit, or that share where suppression made the difference.
     among
         What shares are shares of.
+    what
+        What they are of them.
     """
 
     frame: pd.DataFrame
@@ -56,6 +68,7 @@ class Costs:
     share: float
     limit: float
     among: str
+    what: str = HIGH_RISK
 
 
 def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: bytes) -> Costs:
@@ -113,3 +126,63 @@ def costs_of_records(policy: FlatPolicy, tables: Mapping[str, Table]) -> Costs:
     share, limit = risk(node, frozenset()), policy.risk.max_suppressed
     frame = column_costs(risk, axes, {"records": columns}, node, limit)
     return Costs(frame, dict(chosen_level_names(policy, tables)), share, limit, f"{records.records:,} records")
+
+
+def costs_of_people(policy: CohortPolicy, tables: Mapping[str, Table]) -> Costs:
+    """The costs of a cohort's policy: the expected share of the people whom a list of the whole population re-identifies.
+
+    Others may get finer up to the share under Safe Harbor, if that is what the policy is compared with; else they may not add.
+    The tables are those of `OF_PEOPLE`.
+    """
+    cells = cohort_demographics.cells_in(policy, tables["cohort_people"], tables["population_cells"])
+    made, columns = cohort_demographics.published(policy, cells), policy.demographic_columns
+    chains = [
+        _beside(attribute, number) if attribute.name in columns else (number,)
+        for attribute, number in zip(cells.demographics.attributes, made.node, strict=True)
+    ]
+    chosen = tuple(chain.index(number) for chain, number in zip(chains, made.node, strict=True))
+    names = [columns.get(attribute.name, attribute.name) for attribute in cells.demographics.attributes]
+    left_out = [_left_out(attribute) for attribute in cells.demographics.attributes]
+    age, ethnicity, geography, sex, *dates = (attribute for attribute, _ in left_out)
+    demographics = CohortAttributes(age, ethnicity, geography, sex, tuple(dates))
+    cells = replace(cells, population=replace(cells.population, demographics=demographics))
+    counter, whole = ClassCounter(cells), np.zeros(cells.records, dtype=np.int64)
+
+    def share_of(classes: Classes) -> float:
+        return float(risks_at(classes, [TOTAL], 1)[0, 0]) / cells.records
+
+    @cache
+    def risk(node: Node, gone: frozenset[str]) -> float:
+        numbers = tuple(
+            without if name in gone else chain[place]
+            for (_, without), name, chain, place in zip(left_out, names, chains, node, strict=True)
+        )
+        if numbers[0] == made.node[0]:
+            return share_of(classes_with_ages(cells, numbers, made.ages, made.level_of, whole))
+        return share_of(counter.at(numbers))
+
+    share = risk(chosen, frozenset())
+    reference = reference_of(cells).node(cells.demographics)
+    limit = share if policy.risk.no_riskier_than is None else max(share, share_of(counter.at(reference)))
+    axes = [Axis(name, (name,), len(chain)) for name, chain in zip(names, chains, strict=True)]
+    frame = column_costs(risk, axes, {"people": list(columns.values())}, chosen, limit)
+    levels = {columns[name]: level.name for name, level in made.levels.items() if name in columns}
+    return Costs(frame, levels, share, limit, f"{cells.records:,} people", REIDENTIFIED)
+
+
+def _beside(attribute: Attribute, number: int) -> tuple[int, ...]:
+    """The levels from the next finer one to the next coarser one than a level, which need not be the same for all values."""
+    sizes = [len(level.labels) for level in attribute.levels]
+    others = [level for level in range(len(sizes)) if level != number]
+    finer = [level for level in others if attribute.refines[level, number]]
+    coarser = [level for level in others if attribute.refines[number, level]]
+    return (*sorted(finer, key=sizes.__getitem__)[:1], number, *sorted(coarser, key=lambda level: -sizes[level])[:1])
+
+
+def _left_out(attribute: Attribute) -> tuple[Attribute, int]:
+    """The attribute with a level at which nobody differs, and the number of this level."""
+    number = next((number for number, level in enumerate(attribute.levels) if len(level.labels) == 1), None)
+    if number is not None:
+        return attribute, number
+    nobody_differs = Level.of(WITHHELD, ["*"] * len(attribute.values))
+    return replace(attribute, levels=(*attribute.levels, nobody_differs)), len(attribute.levels)

@@ -11,38 +11,43 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from deid_assets import interruption
-from deid_assets.assessments.column_costs import OF_CLAIMS, OF_RECORDS, Costs, costs_of_claims, costs_of_records
+from deid_assets.assessments.column_costs import (
+    OF_CLAIMS,
+    OF_PEOPLE,
+    OF_RECORDS,
+    Costs,
+    costs_of_claims,
+    costs_of_people,
+    costs_of_records,
+)
 from deid_assets.command_line.plan import assets_until, made
 from deid_assets.command_line.summary import Task
-from deid_assets.errors import PUBLISHED, DeidError
+from deid_assets.errors import PUBLISHED
 from deid_assets.policy.kinds import Kind
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import stream_key_of
 from deid_assets.store.home import StoreLock
 
-_LAST: Mapping[Kind, str] = {"longitudinal": "suppressed_members", "flat": "record_generalization"}
+_LAST: Mapping[Kind, str] = {"longitudinal": "suppressed_members", "flat": "record_generalization", "cohort": "policy_risks"}
 
 
 def cost(task: Task, lock: StoreLock) -> int:
     """Make a policy's assets up to the choice and print what each column costs there; return the exit code, as of a plan."""
     started, policy, console = time.monotonic(), task.policy, task.progress.console
-    if policy.kind == "cohort":
-        raise DeidError(
-            f"{policy.name} states how coarse each column of its cohort is, and chooses nothing: compare it with other choices "
-            "by `deid demographics`"
-        )
     code = made(task, lock, assets_until(policy, _LAST[policy.kind]))
     if interruption.received() is not None:
         return code
     if code == PUBLISHED:
-        if policy.kind == "flat":
+        if policy.kind == "cohort":
+            costs = costs_of_people(policy, {name: task.table(name) for name in OF_PEOPLE})
+        elif policy.kind == "flat":
             costs = costs_of_records(policy, {name: task.table(name) for name in OF_RECORDS})
         else:
             stream_key = stream_key_of(secret_of(task.home), "", "column costs")
             costs = costs_of_claims(policy, {name: task.table(name) for name in OF_CLAIMS}, stream_key)
         console.print(costs_table(costs))
         console.print(
-            f"At the chosen generalization {costs.share:.4f} of {costs.among} are at high risk, before anybody is suppressed. "
+            f"At these levels {costs.share:.4f} of {costs.among} are {costs.what}, before anybody is suppressed. "
             f"Others get finer one at a time, up to {costs.limit:.4f}. `deid run` judges more than this share."
         )
     console.print(f"{time.monotonic() - started:.0f} seconds")
@@ -51,7 +56,7 @@ def cost(task: Task, lock: StoreLock) -> int:
 
 def costs_table(costs: Costs) -> RichTable:
     """The costs of columns and tables, to be printed."""
-    table = RichTable(title="What each column adds to the share at high risk, and what it would buy", title_justify="left")
+    table = RichTable(title=f"What each column adds to the share {costs.what}, and what it would buy", title_justify="left")
     table.add_column("column", no_wrap=True)
     table.add_column("level")
     table.add_column("adds", justify="right", no_wrap=True)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from deid_assets_tests.policy.cohort_values import cohort_values
-from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, REFUSED, deid_here, unwrapped
+from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here, unwrapped
 from deid_assets_tests.scenarios.fills_delivery import FILLS, TABLE_OF_DRUGS, delivery_with_fills
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
-from deid_assets_tests.scenarios.test_cohort_release import deliver
+from deid_assets_tests.scenarios.test_cohort_release import deliver, population
 from deid_assets_tests.scenarios.test_flat_release import FLAT, write_people
 from deid_assets_tests.scenarios.test_plan import nothing_is_published
 
@@ -59,10 +59,38 @@ def test_what_does_not_pass_is_refused_as_by_a_plan(tmp_path):
     assert code == REFUSED and "cannot pass" in printed and "adds" not in printed, printed
 
 
-def test_a_cohort_has_no_choice(tmp_path):
-    write_policy(tmp_path, cohort_values())
-    code, printed = deid_here(tmp_path / "deid", "cost", tmp_path / "cohort.yaml", "--delivery", deliver(tmp_path / "in"))
-    assert code == ERROR and "compare it with other choices by `deid demographics`" in unwrapped(printed), printed
+WOMEN = [{"person": f"patient {n}", "age": 30, "sex": "F", "race": "White", "state": "WA", "likes": "tea"} for n in range(12)]
+
+
+def costs_of_cohort(folder: Path, **changes: Any) -> tuple[dict[str, list[str]], str]:
+    """Of twelve women of 30 in one of two states, where each sex, race and year of age below 85 has 20 people in each state."""
+    write_policy(folder, cohort_values(**changes))
+    delivery = deliver(folder / "in", cohort=WOMEN, table=[row | {"people": row["people"] // 10} for row in population()])
+    code, printed = deid_here(folder / "deid", "cost", folder / "cohort.yaml", "--delivery", delivery)
+    assert code == PUBLISHED and nothing_is_published(folder / "deid"), printed
+    return costs(printed), unwrapped(printed)
+
+
+def test_each_column_of_a_cohort_beside_its_population(tmp_path):
+    """Each of them is one of 20 people; of 40 without the sex or the state, of 60 without the race, of 1,748 without the age."""
+    found, printed = costs_of_cohort(tmp_path)
+    assert "0.0500 of 12 people are expected to be re-identified" in printed and "up to 0.0500" in printed
+    assert {name: row[1] for name, row in found.items()} == {
+        "Age": "0.0494", "Race": "0.0333", "Sex": "0.0250", "Place": "0.0250",
+    }  # fmt: skip
+    assert not re.search("patient [0-9]|White", printed)
+
+
+def test_what_a_coarser_column_of_a_cohort_would_buy(tmp_path):
+    """In bands of five years each is one of 100, and could be told the year: of 20, as under Safe Harbor."""
+    levels = {"age": "5 years, 90+", "ethnicity": "AA/WH/OT", "geography": "state", "sex": "sex"}
+    found, _ = costs_of_cohort(tmp_path, demographics={"levels": levels})
+    assert found == {
+        "Age": ["5 years, 90+", "0.0094", "none", "0.0050", "none"],
+        "Race": ["any", "0.0067", "Age", "0.0033", "Age"],
+        "Place": ["state", "0.0050", "Age", "0.0050", "Age"],
+        "Sex": ["sex", "0.0050", "Age", "0.0050", "Age"],
+    }
 
 
 def costs_of_events(printed: str, values: dict[str, Any]) -> dict[str, float]:
