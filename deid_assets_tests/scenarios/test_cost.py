@@ -72,7 +72,7 @@ def costs_of_cohort(folder: Path, **changes: Any) -> tuple[dict[str, list[str]],
 
 
 def test_each_column_of_a_cohort_beside_its_population(tmp_path):
-    """Each of them is one of 20 people; of 40 without the sex or the state, of 60 without the race, of 1,748 without the age."""
+    """Each is one of 20 people; of 40 without the sex or the state, of 60 without the race, of 1,748 without the age."""
     found, printed = costs_of_cohort(tmp_path)
     assert "0.0500 of 12 people are expected to be re-identified" in printed and "up to 0.0500" in printed
     assert {name: row[1] for name, row in found.items()} == {
