@@ -1,6 +1,6 @@
 """What the steps of a run cost, as a ratio to another version of the code, both measured in turns on this machine.
 
-python -m deid_assets_tests.benchmarks against COMMIT [--rounds 3] [--limit 1.3] [options of `deid run`]
+python -m deid_assets_tests.benchmarks against COMMIT [--rounds 3] [--limit 1.3] [--published] [options of `deid run`]
 
 Both versions run under this environment's packages and one secret, each run in a new home. With `--limit`, the command fails if
 one of the five steps that cost most, or the whole run, costs more than that many times what it did.
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from deid_assets_tests.benchmarks.profile import SHOWN, Cost, Costs, measured
 from deid_assets_tests.benchmarks.timing import head, machine, row
+from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 ROOT = Path(__file__).parents[2]
 JUDGED = 5
@@ -80,23 +81,29 @@ def _git(*arguments: str) -> str:
     return ended.stdout.strip()
 
 
+def _written(folder: Path) -> Path:
+    write_policy(folder, SMALL)
+    return folder / f"{SMALL['policy']}.yaml"
+
+
 def main(listed: Sequence[str]) -> None:
     """Print the table, and end with 1 where a limit is stated and exceeded."""
     parser = argparse.ArgumentParser(prog="python -m deid_assets_tests.benchmarks against", description=__doc__.splitlines()[0])
     parser.add_argument("commit", help="the other version")
     parser.add_argument("--rounds", type=int, default=3, help="each version runs so often, in turns (default 3)")
+    parser.add_argument("--published", action="store_true", help="under a policy of the tests that publishes few members, too")
     parser.add_argument("--limit", type=float, help="what a step may cost, as a multiple of the other version")
     asked, arguments = parser.parse_known_args(listed)
     commit = _git("rev-parse", "--short", f"{asked.commit}^{{commit}}")
     where = machine()
-    with checked_out(commit) as tree:
-        versions = {"before": tree, "now": ROOT}
-        found: dict[str, list[Costs]] = {name: [] for name in versions}
+    with checked_out(commit) as tree, tempfile.TemporaryDirectory() as folder:
+        policy = ["--policy", str(_written(Path(folder)))] if asked.published else []
+        found: dict[Path, list[Costs]] = {tree: [], ROOT: []}
         for _ in range(asked.rounds):
-            for name, folder in versions.items():
-                environment = {"PYTHONPATH": os.fspath(folder), "DEID_SECRET": "a secret of benchmarks, made for them alone"}
-                found[name].append(measured(arguments, environment))
-    steps = compared(found["before"], found["now"])
+            for version, costs in found.items():
+                environment = {"PYTHONPATH": os.fspath(version), "DEID_SECRET": "a secret of benchmarks, made for them alone"}
+                costs.append(measured([*policy, *arguments], environment))
+    steps = compared(found[tree], found[ROOT])
     print(f"{where}\n\n`{' '.join(['deid run', *arguments])}`, the least of {asked.rounds} rounds, against {commit}:\n")
     head("step", f"CPU at {commit}, s", "CPU now, s", "ratio", f"peak memory at {commit}, GB", "peak memory now, GB")
     for one in steps:
