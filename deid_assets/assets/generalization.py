@@ -10,23 +10,11 @@ from functools import partial
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments import kernel_input
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
 from deid_assets.assessments.cross_release_risk import flagged_in_linked_releases
 from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.gain_kept import KeptGain, compared_frame, gain_kept_at, reported_frame
-from deid_assets.assessments.kernel_input import (
-    POPULATION,
-    Candidate,
-    PopulationTables,
-    adversary_of,
-    chosen_frame,
-    claim_columns,
-    lattice_dimensions,
-    levels_at,
-    member_columns,
-    node_computation,
-    retained_frame,
-)
 from deid_assets.assessments.no_choice import failed_gates, why_no_choice
 from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, pinned_node, useful_dimensions
 from deid_assets.assessments.number_of_claims import claim_bins_of
@@ -75,7 +63,7 @@ _SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics
     policy_sections=_SECTIONS,
     version="5",
     kinds=("duckdb", "numpy"),
-    inputs=("eligible_members", "removed_members", *POPULATION),
+    inputs=("eligible_members", "removed_members", *kernel_input.POPULATION),
 )
 def reachable_risk(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Lowest value that any node can reach, for gates that can be predicted.
@@ -83,9 +71,9 @@ def reachable_risk(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     Where it is above a limit, the search refuses before it begins, unless the run is tagged to go on.
     """
     policy = step.policy
-    population, eligible = PopulationTables.of(tables), tables["eligible_members"]
+    population, eligible = kernel_input.PopulationTables.of(tables), tables["eligible_members"]
     # Nothing is measured at any other node, so nothing else is indexed.
-    computation = node_computation(policy, population, top_node(lattice_dimensions(policy)))
+    computation = kernel_input.node_computation(policy, population, top_node(kernel_input.lattice_dimensions(policy)))
     before = step.workplace.released_before(population.profiles, released_ids(population.profiles))
     gates = other_gates(
         policy,
@@ -124,7 +112,7 @@ def value_domains(step: Step[Policy], members: Table, member_profiles: Table, kn
 @stage_asset(
     policy_sections=["dimensions", "risk", "adversary", "detail_at_least", "publish_however_coarse", "releases"],
     kinds=("duckdb", "numpy"),
-    inputs=("reachable_risk", "members", "eligible_claims", *POPULATION),
+    inputs=("reachable_risk", "members", "eligible_claims", *kernel_input.POPULATION),
 )
 def generalization_lattice(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Every node of the lattice: loss, share at high risk with its interval, and decision with how it was reached.
@@ -134,8 +122,8 @@ def generalization_lattice(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     policy = step.policy
     if GO_ON_TAG not in step.context.run.tags:
         require_reachable(tables["reachable_risk"].frame())
-    population, risk = PopulationTables.of(tables), policy.risk
-    computation = node_computation(policy, population)
+    population, risk = kernel_input.PopulationTables.of(tables), policy.risk
+    computation = kernel_input.node_computation(policy, population)
     loss = LatticeLoss(computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised")
     with search_executor() as executor:
         computation = computation.on(executor)
@@ -250,24 +238,24 @@ _COMPARED_SECTIONS = ["quasi_identifiers", "hierarchies", "top_coding", "provide
         },
     },
     inputs=(
-        "members", *POPULATION, "generalization_lattice", "eligible_claims", "eligible_members", "removed_members",
+        "members", *kernel_input.POPULATION, "generalization_lattice", "eligible_claims", "eligible_members", "removed_members",
         "pseudonym_crosswalk",
     ),
 )  # fmt: skip
 def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Output[object]]:
     """Try candidates in the order of their loss. Suppress flagged members only where the policy allows it."""
-    policy, population, eligible_members = step.policy, PopulationTables.of(tables), tables["eligible_members"]
+    policy, population, eligible_members = step.policy, kernel_input.PopulationTables.of(tables), tables["eligible_members"]
     risk, profiles, domains = policy.risk, population.profiles, population.domains
     with guarded(step), search_executor() as executor:
         tries = delivery_tries(step, profiles, domains)
         number = tries.choosing()
         confidence = confidence_of_try(risk.gate.confidence, number)
-        computation = node_computation(policy, population).on(executor)
+        computation = kernel_input.node_computation(policy, population).on(executor)
         nodes = tables["generalization_lattice"].frame().sort_values(["loss", "height", "node"])
         kept = kept_by_level(policy, computation.data, tables)
         sampled = len(computation.data.targets)
         listed = parse_nodes(nodes["node"])
-        not_again = tries.not_tried_again(listed, partial(levels_at, policy))
+        not_again = tries.not_tried_again(listed, partial(kernel_input.levels_at, policy))
         pinned = all_but_pinned(listed, _pinned(policy, step.workplace))
         useful = useful_dimensions(policy, computation.dimensions, kept, sampled)
         to_try = nodes_to_try(policy, nodes, useful, not_again | pinned)
@@ -286,7 +274,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
         )
         judge = Judge(
             computation,
-            adversary_of(policy, profiles),
+            kernel_input.adversary_of(policy, profiles),
             lambda name: stream_key(step, name, number),
             Demands(
                 risk.max_high_risk_share,
@@ -313,7 +301,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
             by_gain = risk.nodes_by_gain == "choose" and bool(compared["share_of_gain_kept"].notna().all())
             passed_over = _passed_over(passed_over, passing, choice.node, losses, by_gain)
         if choice is not None:
-            tries.require_not_refused(levels_at(policy, choice.node))
+            tries.require_not_refused(kernel_input.levels_at(policy, choice.node))
         passed_over |= to_try.not_tried
         diagnosis, because = pd.DataFrame(columns=list(COLUMNS)), ""
         if choice is None:
@@ -333,7 +321,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
                     keys=lambda name: stream_key(step, f"diagnosis: {name}", number),
                     other_gates=replace(gates, data=cut, dimensions=useful),
                 ),
-                Columns(member_columns(policy), claim_columns(policy), leaving_together(policy)),
+                Columns(kernel_input.member_columns(policy), kernel_input.claim_columns(policy), leaving_together(policy)),
                 _DIAGNOSIS_DRAWS,
                 lambda change: changed_sections(policy, change),
                 never,
@@ -369,7 +357,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
             allow_retries=False,
         )
     yield dg.Output(
-        chosen_frame(policy, choice.node),
+        kernel_input.chosen_frame(policy, choice.node),
         "chosen_generalization",
         metadata={
             "node": node_text(choice.node),
@@ -379,7 +367,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
             "try": number,
             "threshold": risk.max_high_risk_share,
             "nodes_passed_over": len(passed_over),
-            "retained": markdown_table(retained_frame(policy, kept, choice.node)),
+            "retained": markdown_table(kernel_input.retained_frame(policy, kept, choice.node)),
             **_figures(
                 policy,
                 nodes.assign(chosen=nodes["node"] == node_text(choice.node)),
@@ -388,7 +376,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
         },
     )
     ids = profiles.query(released_ids(profiles))
-    candidate = Candidate(policy, levels_at(policy, choice.node), tables)
+    candidate = kernel_input.Candidate(policy, kernel_input.levels_at(policy, choice.node), tables)
     standing = ids["member_id"].isin(standing_out(candidate, step.workplace.releases_made(), step.secret))
     left_out = choice.suppressed | standing.to_numpy()
     with guarded(step):

@@ -235,7 +235,8 @@ def publish(step: Step[AnyPolicy], releases: Releases, staging: Staging, passed:
             ),
         )
 
-    at_draft = staging.slot(delivery_key_digest(secret, delivery.key), inputs, created)
+    # In place of the delivery's key, which may derive from file names, and these from names of people.
+    at_draft = staging.slot(secret.keyed_digest("delivery key", delivery.key)[:16], inputs, created)
     # What all numbers cost is known and judged before the first of them is drawn.
     told = [made.spent for made in step.workplace.releases_made()]
     chain = releases.registry.chain()  # read after the releases, whose charges precede them
@@ -336,11 +337,6 @@ def _tell_lineage(step: Step[AnyPolicy], release: Path) -> dict[str, str]:
 def _tag_released(step: Step[AnyPolicy]) -> None:
     """Say so in the list of runs; the daemon tags only runs that failed."""
     step.instance.add_run_tags(step.context.run.run_id, {resources.OUTCOME_TAG: resources.RELEASED})
-
-
-def delivery_key_digest(secret: Secret, key: str) -> str:
-    """Public placeholder for a delivery's key: the key may derive from file names, and these from names of people."""
-    return secret.keyed_digest("delivery key", key)[:16]
 
 
 def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, delivery_digest: str) -> str:

@@ -38,18 +38,9 @@ from deid_assets.assessments.membership_changes import (
 from deid_assets.assessments.neighbor_attack import cumulative_refusals, naming_releases
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assessments.rule_needs import need_refusals
+from deid_assets.assets import publishing
 from deid_assets.assets.counts import ReleasedCounts, told_of_dates
 from deid_assets.assets.published_tables import Made
-from deid_assets.assets.publishing import (
-    Passed,
-    common_refusals,
-    made_of_the_same_inputs,
-    publish,
-    read_evidence,
-    refusal,
-    repeat_if_overtaken,
-    staged_release,
-)
 from deid_assets.assets.random_streams import delivery_tries, gate_stream_key, note_if_refused
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.step import Step, StepLog, shapes_of, stage_asset
@@ -103,7 +94,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
     policy, made = step.policy, _Made(tables)
     profiles = tables["member_profiles"]
     part = partial(StepLog(step.context, "parts", 0.0), total=5)
-    with staged_release(step, profiles.file) as (releases, staging):
+    with publishing.staged_release(step, profiles.file) as (releases, staging):
         part(0, text="writing the files, and reading them back")
         staged = stage(policy, staging, made.candidate, profiles)
         candidate = made.read_back(policy, staged)
@@ -133,15 +124,15 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
         )
         refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
         if refusals:
-            repeat_if_overtaken(step, refusals)
+            publishing.repeat_if_overtaken(step, refusals)
             others = step.workplace.releases_before(profiles, kept) if standing.before else ()
-            raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
+            raise publishing.refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
         part(4, text="describing and publishing")
         delivery, levels = step.delivery, candidate.levels
         described = described_tables(policy, levels, staged, staged_events(policy, profiles), staged_days(policy, profiles))
         staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
         rare = rare_labels(described)
-        passed = Passed(
+        passed = publishing.Passed(
             evidence,
             counts,
             proof,
@@ -167,7 +158,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
                 standing.earlier.not_compared,
             ),
         )
-        return publish(step, releases, staging, passed)
+        return publishing.publish(step, releases, staging, passed)
 
 
 @dataclass(frozen=True)
@@ -266,7 +257,7 @@ def _against_earlier(
     removed = made["removed_members"].query(removed_now)
     list_now = removal_digest(removed["member_id"].tolist())
     delivery, commitment = step.delivery.digest(), step.secret.commitment()
-    linking, _ = read_evidence((made["cross_release_risk"],))
+    linking, _ = publishing.read_evidence((made["cross_release_risk"],))
 
     def held() -> _Earlier:
         earlier = step.workplace.releases_made()
@@ -275,7 +266,7 @@ def _against_earlier(
         newly, returned = newly_sensitive(policy, gone, present.roll), bool(gone.contain(present.released_tags).any())
         refusals = [*change_refusals(policy, changes), *rotation_refusals(policy, newly, returned)]
         refusals += removal_list_refusals(earlier, delivery, list_now)
-        before, same = releases_before(earlier, commitment, delivery), made_of_the_same_inputs(step, delivery)
+        before, same = releases_before(earlier, commitment, delivery), publishing.made_of_the_same_inputs(step, delivery)
         refusals += cross_release_refusals(policy, linking, before, present.released_tags, same)
         sorted_out = earlier_of(policy, before, present.released_tags)
         refusals += recurring_refusals(policy.releases, staged.claims, step.home.releases, sorted_out.of_others, None)
@@ -303,7 +294,7 @@ def _judge(
     levels, node = candidate.levels, chosen_node(policy, made["chosen_generalization"])
     commitment = step.secret.commitment()
     digest = tables_digest(staged.by_name())
-    evidence, refusals = read_evidence(made.assessments)
+    evidence, refusals = publishing.read_evidence(made.assessments)
     refusals += standing.tries.refusals(tried)
     refusals += judgement.contract_refusals(staged.by_name(), release_contracts(policy))
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
@@ -326,7 +317,7 @@ def _judge(
     )
     refusals += judgement.provider_refusals(policy, staged, levels, tables.known, tables.domains)
     refusals += judgement.evidence_refusals(policy, step.key, evidence, digest, tried.number)
-    refusals += common_refusals(step, evidence)
+    refusals += publishing.common_refusals(step, evidence)
 
     keep = kept_targets(tables.profiles, made["suppressed_members"])
     # Earlier releases increase what absence and membership disclose; the classes of this release stand alone.

@@ -97,7 +97,8 @@ def report_of(
             for row in certificate
         ]
     elif released is not None and after is not None:
-        certificate.append(_released_row(policy, node, after, released.bound))
+        what = f"{node_in_words(policy, node)}, without the suppressed members"
+        certificate.append(CertificateRow(what, after, None, released.bound, "as released"))
     content = content_from_manifest(
         public_edition,
         f"Release under the policy {policy.name}",
@@ -294,11 +295,6 @@ def _finer(policy: Policy, lower: tuple[int, ...], node: tuple[int, ...]) -> str
     dimension = policy.dimensions[place]
     names = policy.hierarchy_of(dimension.columns[0]).level_names
     return f"{words(dimension.name)}: {names[lower[place]]} instead of {names[node[place]]}"
-
-
-def _released_row(policy: Policy, node: tuple[int, ...], share: float, bound: float | None) -> CertificateRow:
-    """The chosen node again, as released."""
-    return CertificateRow(f"{node_in_words(policy, node)}, without the suppressed members", share, None, bound, "as released")
 
 
 def _twice(policy: Policy) -> str:

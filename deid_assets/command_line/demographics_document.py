@@ -127,7 +127,7 @@ def asked_by(
     question = Question(
         decided_by=risk.measures,
         thresholds=tuple(sorted(set(risk.thresholds))),
-        policies=(named_policy(policy), *further),
+        policies=(DemographicPolicy.of(policy.name, policy.demographic_policy.levels), *further),
         at_upper_bound=risk.compared == "upper_bound",
         exponent=risk.exponent,
     )
@@ -141,11 +141,6 @@ def asked_by(
         largest_at_most=risk.largest_at_most,
         file=policy,
     )
-
-
-def named_policy(policy: CohortPolicy) -> DemographicPolicy:
-    """Return the levels of a policy file under the name of the file's policy."""
-    return DemographicPolicy.of(policy.name, policy.demographic_policy.levels)
 
 
 def policy_files(

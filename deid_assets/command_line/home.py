@@ -277,3 +277,7 @@ def home_upgrade(yes: bool) -> None:
             journal.upgrade(releases.key)
     say_witnesses(releases.home)
     click.echo(f"The home has format {NEWEST}. As it was, with its keys, it is kept in {kept}: remove that when all is well.")
+
+
+COMMANDS = (rules, backup, restore, journal, home_group)
+"""Those of the command line; the others are in a group of them."""

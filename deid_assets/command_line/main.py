@@ -27,7 +27,7 @@ from deid_assets.command_line.deciding import (
 )
 from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.expert_review import expert_review
-from deid_assets.command_line.home import backup, home_group, journal, restore, rules
+from deid_assets.command_line.home import COMMANDS as OF_HOMES
 from deid_assets.command_line.options import (
     AS_JSON,
     FILE,
@@ -39,18 +39,7 @@ from deid_assets.command_line.options import (
     policies,
     releases,
 )
-from deid_assets.command_line.releases import (
-    approvals,
-    approve,
-    audit,
-    determination,
-    kept,
-    lineage,
-    member,
-    reject,
-    release,
-    reproduce,
-)
+from deid_assets.command_line.releases import COMMANDS as OF_RELEASES
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -135,10 +124,7 @@ def main() -> None:
     """De-identify longitudinal health claims, and prove that a release is safe."""
 
 
-for _command in (
-    counts, demographics, approvals, approve, reject, audit, reproduce, determination, lineage, kept, expert_review, member,
-    release, journal, backup, rules, restore, home_group,
-):  # fmt: skip
+for _command in (counts, demographics, expert_review, *OF_RELEASES, *OF_HOMES):
     main.add_command(_command)
 
 

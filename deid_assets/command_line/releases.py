@@ -425,3 +425,7 @@ def release_copy(url: str | None) -> None:
     read, files = read_copies_back(home, to)
     if read:
         click.echo(f"A random sample of {read} of {files} files of all copies was read back: each is as it was published.")
+
+
+COMMANDS = (approvals, approve, reject, audit, reproduce, determination, lineage, kept, member, release)
+"""Those of the command line; the others are in a group of them."""

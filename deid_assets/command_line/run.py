@@ -38,6 +38,7 @@ from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, ReleaseError
 from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
 from deid_assets.policy.kinds import AnyPolicy, require_no_removed_mode, require_runnable
 from deid_assets.policy.loading import applying_opt_outs, find_policy
+from deid_assets.release import reproduction
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.home_journal import VARIABLE as WITNESS
@@ -53,14 +54,6 @@ from deid_assets.release.publication.verification import MANIFEST, verify_releas
 from deid_assets.release.publication.waiting import Waiting, release_folders
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Entry, Registry
-from deid_assets.release.reproduction import (
-    ComparedFile,
-    compared_files,
-    differing_versions,
-    made_again,
-    recall,
-    temporary_home,
-)
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in, job_name
 from deid_assets.sources.delivery import Delivery, SyntheticSource
 from deid_assets.sources.registration import register_delivery, registered_delivery
@@ -421,7 +414,7 @@ class Reproduced:
         Why the run was refused or failed, or what else differs from the release.
     """
 
-    files: tuple[ComparedFile, ...]
+    files: tuple[reproduction.ComparedFile, ...]
     versions: tuple[str, ...]
     reasons: tuple[str, ...]
 
@@ -447,8 +440,8 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
     require_no_removed_mode(json.loads(restricted["policy"]["text"]), f"policy of release {published.name}")
     secret, delivery = secret_of(home), registered_delivery(home, restricted["delivery"]["key"])
     _require_same_inputs(published, secret, delivery)
-    with temporary_home(home) as temporary, _environment(home, temporary, secret):
-        policy = recall(home, published, temporary)
+    with reproduction.temporary_home(home) as temporary, _environment(home, temporary, secret):
+        policy = reproduction.recall(home, published, temporary)
         state_use(temporary, policy.name, retired=False)  # the definitions hold policies in use only
         inputs = inputs_digest(policy, secret, delivery, restricted["delivery"]["digest"])
         register_delivery(temporary, delivery)
@@ -459,12 +452,12 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
             dagster_internals.capture_interrupts(),
         ):
             summary = execute(instance, task, dagster_internals.make_new_run_id())
-        made = made_again(temporary, summary.release, summary.waiting)
-        files = () if made is None else compared_files(published, made)
+        made = reproduction.made_again(temporary, summary.release, summary.waiting)
+        files = () if made is None else reproduction.compared_files(published, made)
     reasons = (*summary.reasons, *summary.failed_checks)
     if inputs != published.public["inputs_digest"]:
         reasons += ("the policy, the delivery's parameters, the code or the version of a method is not that of the release",)
-    return Reproduced(files, differing_versions(restricted, deid_assets.__version__, package_versions()), reasons)
+    return Reproduced(files, reproduction.differing_versions(restricted, deid_assets.__version__, package_versions()), reasons)
 
 
 def _require_same_inputs(published: PublishedRelease, secret: Secret, delivery: Delivery) -> None:

@@ -200,9 +200,7 @@ def _print_gates(console: Console, gates: Sequence[MeasuredGate], reported: int,
 def _print_kept(console: Console, kept: Sequence[ColumnLevel]) -> None:
     if not kept:
         return
-    table = RichTable(title="What the columns still disclose", title_justify="left", min_width=32)
-    for heading in ("column", "level"):
-        table.add_column(heading)
+    table = RichTable("column", "level", title="What the columns still disclose", title_justify="left", min_width=32)
     for one in kept:
         table.add_row(escape(one.column), escape(one.level))
     console.print(table)
@@ -213,9 +211,8 @@ def _print_diagnosis(console: Console, task: Task, summary: RunSummary) -> None:
     if not summary.rows.get("lattice_diagnosis") or "chosen_generalization" in summary.rows:
         return
     stored = task.table("lattice_diagnosis")
-    table = RichTable(title="Where the risk comes from, at the coarsest node", title_justify="left")
-    for heading in ("", "", "share at high risk", "at most", "left out", "would pass"):
-        table.add_column(heading)
+    headings = ("", "", "share at high risk", "at most", "left out", "would pass")
+    table = RichTable(*headings, title="Where the risk comes from, at the coarsest node", title_justify="left")
     diagnosis = stored.frame()
     for row in diagnosis.itertuples():
         left_out = _number(row.suppressed) if row.would_pass else ""

@@ -12,7 +12,13 @@ from deid_assets.policy.cohort import FileBelow
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.problems import Problem, did_you_mean
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import detail_problems, first_problems, reason_problems, secret_list_problems
+from deid_assets.policy.rules.validation import (
+    detail_problems,
+    first_problems,
+    reason_problems,
+    secret_list_problems,
+    unknown_hierarchy,
+)
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Delimiter, Intake, Name, Said, Section, Share
@@ -160,17 +166,12 @@ def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
 def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:
     """A quasi-identifier without a hierarchy would be published without being judged."""
     for number, listed in enumerate(policy.quasi_identifiers):
-        if listed.hierarchy not in policy.hierarchies:
-            yield Problem(
-                ("quasi_identifiers", number, "hierarchy"),
-                f"there is no hierarchy '{listed.hierarchy}'{did_you_mean(listed.hierarchy, policy.hierarchies)}; "
-                f"hierarchies: {', '.join(policy.hierarchies)}",
-            )
-        elif policy.hierarchies[listed.hierarchy].kind in ("intervals", "dates"):
-            yield Problem(
-                ("quasi_identifiers", number, "hierarchy"),
-                "the columns of a flat table are read as text: use a hierarchy of kind csv, codes, prefixes or fixed",
-            )
+        path = ("quasi_identifiers", number, "hierarchy")
+        yield from unknown_hierarchy(policy, path, listed.hierarchy)
+        spec = policy.hierarchies.get(listed.hierarchy)
+        if spec is not None and spec.kind in ("intervals", "dates"):
+            told = "the columns of a flat table are read as text: use a hierarchy of kind csv, codes, prefixes or fixed"
+            yield Problem(path, told)
 
 
 def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:

@@ -107,7 +107,7 @@ def upgraded(text: str) -> str:
             made += _with_format(name, body)
         if name == "source":
             made += _stated_system(values)
-        if name == _last_replaced(values):
+        if name == ("columns" if kind_of(values) == "cohort" else "quasi_identifiers"):
             made += ["columns:", *_columns(columns, parsed, lines)]
         made += [""] if name in _REPLACED and body[-1:] == [""] and made[-1] else []
     return "\n".join([*made, ""])
@@ -124,11 +124,6 @@ def _sections(parsed: Parsed, lines: list[str]) -> list[tuple[str, range]]:
             start -= 1
         begins.append(start)
     return [(name, range(begin, end)) for (_, name), begin, end in zip(starts, begins, [*begins[1:], len(lines)], strict=True)]
-
-
-def _last_replaced(values: Mapping[str, Any]) -> str:
-    """The section at whose place the columns stand."""
-    return "columns" if kind_of(values) == "cohort" else "quasi_identifiers"
 
 
 def _with_format(name: str, body: list[str]) -> Iterator[str]:

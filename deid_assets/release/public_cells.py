@@ -76,7 +76,9 @@ def _shaping(policy: ReleasePolicy, name: str, section: object) -> object:
         return _with_structures(policy, section)
     if name == "hierarchies":
         # Those that a policy refers to are part of its quasi-identifiers.
-        return "by column" if "quasi_identifiers" in type(policy).model_fields else _structures(policy)
+        if "quasi_identifiers" in type(policy).model_fields:
+            return "by column"
+        return sorted(json.dumps(policy.hierarchy(name).structure) for name in policy.hierarchies)
     return section
 
 
@@ -99,10 +101,6 @@ def _with_structures(policy: ReleasePolicy, section: object) -> object:
             if key != "release_as"
         }
     return [_with_structures(policy, one) for one in section] if isinstance(section, list) else section
-
-
-def _structures(policy: ReleasePolicy) -> object:
-    return sorted(json.dumps(policy.hierarchy(name).structure) for name in policy.hierarchies)
 
 
 def drawn(policy: ReleasePolicy, delivery: Delivery) -> dict[str, object]:

@@ -140,6 +140,22 @@ def contract(columns: dict[str, Column], unique: Sequence[str] | Sequence[Sequen
     return DataFrameSchema(columns, strict=True, unique=list(unique) or None)  # type: ignore[arg-type]
 
 
+def domains_contract(quasi_identifier: Column, levels: int) -> DataFrameSchema:
+    """The contract of the values of quasi-identifiers, with their classes at so many levels."""
+    return contract(
+        {
+            "quasi_identifier": quasi_identifier,
+            "base_code": number("number of the value, from 0", dtype=dt.int32),
+            "value": text("the value as text; empty: it is missing", role=Role.QUASI_IDENTIFIER),
+            "level": number("level of the hierarchy", within(0, levels - 1), dt.int32),
+            "level_code": number("number of its class at this level, from 0", dtype=dt.int32),
+            "label": text("what is published for it at this level; blank: nothing", role=Role.QUASI_IDENTIFIER, nullable=True),
+        },
+        # The kernel reads by number and the release by value: neither may be duplicated.
+        unique=[["quasi_identifier", "level", "base_code"], ["quasi_identifier", "level", "value"]],
+    )
+
+
 def violations(table: Table, expected: DataFrameSchema) -> dict[str, int]:
     """Check a table against its contract and count violations.
 

@@ -3,20 +3,14 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Column, DataFrameSchema
 
-from deid_assets.methods.counts.cohort import (
-    ATTRITION,
-    CHARACTERISTICS,
-    CLAIMS,
-    EXCLUDED,
-    PERCENTILES,
-    REMAINING,
-    TOTALS,
-)
+from deid_assets.methods.counts import cohort as counted
 from deid_assets.methods.counts.tables import HIDDEN, SMALL
 from deid_assets.schemas.contract import Role, column, contract, count, measure, number, one_of, text, within
 
 _NAME = {
-    "table": text("the table", one_of([ATTRITION, CHARACTERISTICS, CLAIMS, TOTALS], "one of the 4 tables")),
+    "table": text(
+        "the table", one_of([counted.ATTRITION, counted.CHARACTERISTICS, counted.CLAIMS, counted.TOTALS], "one of the 4 tables")
+    ),
     "row": text("step, characteristic, or what is summed by what"),
     "column": text("what is counted of a step, or class"),
 }
@@ -94,7 +88,7 @@ def files_of(unit: str, described: str) -> dict[str, DataFrameSchema]:
                 "Stage": text("the step"),
                 "Counted": text(
                     f"{unit} that remained after the step, or were excluded by it",
-                    one_of([REMAINING, EXCLUDED], "remaining or excluded"),
+                    one_of([counted.REMAINING, counted.EXCLUDED], "remaining or excluded"),
                 ),
                 **_shown(f"{unit} or claims" if unit == "members" else unit),
             },
@@ -118,7 +112,7 @@ def files_of(unit: str, described: str) -> dict[str, DataFrameSchema]:
             {
                 "Variable": text(f"a characteristic of the {described}"),
                 "Percentile": column(
-                    dt.int64, Role.OTHER, f"percentage of {unit}", one_of(PERCENTILES, "one of the percentiles")
+                    dt.int64, Role.OTHER, f"percentage of {unit}", one_of(counted.PERCENTILES, "one of the percentiles")
                 ),
                 "Class": text(
                     f"the first class up to which at least so many {unit} are, from the published counts; blank as above",

@@ -9,6 +9,7 @@ from deid_assets.schemas.contract import (
     Role,
     column,
     contract,
+    domains_contract,
     flag,
     identifier,
     measure,
@@ -94,17 +95,7 @@ def _attributes(policy: FlatPolicy) -> dict[str, Column]:
 def _record_domains(policy: FlatPolicy) -> DataFrameSchema:
     names = [qi.release_as for qi in policy.quasi_identifiers]
     levels = max(policy.hierarchy(qi.hierarchy).levels for qi in policy.quasi_identifiers)
-    return contract(
-        {
-            "quasi_identifier": text("column of the release", one_of(names, "a quasi-identifier of the policy")),
-            "base_code": number("number of the value", dtype=dt.int32),
-            "value": text("the value as text; empty: it is missing", role=Role.QUASI_IDENTIFIER),
-            "level": number("level of the hierarchy", within(0, levels - 1), dt.int32),
-            "level_code": number("number of its class", dtype=dt.int32),
-            "label": text("what is published for it at this level", role=Role.QUASI_IDENTIFIER, nullable=True),
-        },
-        unique=[["quasi_identifier", "level", "base_code"], ["quasi_identifier", "level", "value"]],
-    )
+    return domains_contract(text("column of the release", one_of(names, "a quasi-identifier of the policy")), levels)
 
 
 def _record_lattice(policy: FlatPolicy) -> DataFrameSchema:

@@ -28,6 +28,7 @@ from deid_assets.schemas.contract import (
     contract,
     count,
     days,
+    domains_contract,
     flag,
     identifier,
     measure,
@@ -471,20 +472,8 @@ def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
 def _value_domains(policy: Policy) -> DataFrameSchema:
     names = [qi.column for qi in policy.quasi_identifiers.all]
     levels = max(policy.hierarchy_of(name).levels for name in names)
-    return contract(
-        {
-            "quasi_identifier": text(
-                "name of a column that an adversary may know", one_of(names, "a quasi-identifier of the policy")
-            ),
-            "base_code": number("number of the value, from 0", dtype=dt.int32),
-            "value": text("the value as text; empty: it is missing", role=Role.QUASI_IDENTIFIER),
-            "level": _level("level of the hierarchy", levels),
-            "level_code": number("number of its class at this level, from 0", dtype=dt.int32),
-            "label": text("what is published for it at this level; blank: nothing", role=Role.QUASI_IDENTIFIER, nullable=True),
-        },
-        # The kernel reads by number and the release by value: neither may be duplicated.
-        unique=[["quasi_identifier", "level", "base_code"], ["quasi_identifier", "level", "value"]],
-    )
+    of = one_of(names, "a quasi-identifier of the policy")
+    return domains_contract(text("name of a column that an adversary may know", of), levels)
 
 
 def _generalization_lattice(policy: Policy) -> DataFrameSchema:

@@ -9,20 +9,9 @@ from typing import Any
 from deid_assets.policy.form import columns_of
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
+from deid_assets.policy.proposal import looking
 from deid_assets.policy.proposal.events import Made, check_codes, column_of_codes, mapped_columns
 from deid_assets.policy.proposal.layouts import Further, KnownTable, Recognized, Role, guess, plain_name, signatures
-from deid_assets.policy.proposal.looking import (
-    CODING_SYSTEMS,
-    DIAGNOSES,
-    ICD10,
-    NDC,
-    PROCEDURES,
-    SEX_DIGITS,
-    ZIP,
-    DeliveredColumn,
-    DeliveredTable,
-    Look,
-)
 from deid_assets.policy.proposal.writing import Text, commented, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.reference.groups import CODE_GROUPINGS
@@ -65,18 +54,18 @@ _WHY = {
 class Mapped:
     """A table with its column map and the other columns that each might have been."""
 
-    table: DeliveredTable
+    table: looking.DeliveredTable
     columns: Mapping[str, str]
     others: Mapping[str, Sequence[str]]
     sex_values: Mapping[str, str]
     same_as_claims: tuple[str, ...] = ()
 
-    def look(self, canonical: str) -> DeliveredColumn | None:
+    def look(self, canonical: str) -> looking.DeliveredColumn | None:
         """What is told of a mapped column; None if it is not mapped."""
         return self.table.column(self.columns[canonical]) if canonical in self.columns else None
 
 
-def propose_claims(text: Text, name: str, look: Look, found: Recognized) -> None:
+def propose_claims(text: Text, name: str, look: looking.Look, found: Recognized) -> None:
     """Add the sections of a policy for a table of members, one of claims, and other tables of events.
 
     Parameters
@@ -127,8 +116,8 @@ def propose_claims(text: Text, name: str, look: Look, found: Recognized) -> None
     _columns(text, tables, made_of, sections)
     for column in _of_kind(claims, "ndc"):
         text.check(
-            f"{column.share(NDC):.0%} of {column.name} have the form of NDCs: to release groups of drugs, declare a column of "
-            f"claims {{kind: ndc, from: {column.name}, file: drugs.csv, ...}} with a table ndc;group;ingredients"
+            f"{column.share(looking.NDC):.0%} of {column.name} have the form of NDCs: to release groups of drugs, declare a "
+            f"column of claims {{kind: ndc, from: {column.name}, file: drugs.csv, ...}} with a table ndc;group;ingredients"
         )
     for role, mapped in tables.items():
         _not_read(text, mapped, {one["from"] for one in made_of[role].values()})
@@ -139,7 +128,7 @@ def propose_claims(text: Text, name: str, look: Look, found: Recognized) -> None
             text.add(name, value)
 
 
-def _mapped(role: Role, table: DeliveredTable, known: KnownTable, first_year: int | None = None) -> Mapped:
+def _mapped(role: Role, table: looking.DeliveredTable, known: KnownTable, first_year: int | None = None) -> Mapped:
     """The map that the layout gives, and guesses for what it lacks."""
     columns = {
         ours: column.name
@@ -162,13 +151,15 @@ def _mapped(role: Role, table: DeliveredTable, known: KnownTable, first_year: in
     return Mapped(table, columns, unused, known.sex_values)
 
 
-def _diagnoses(table: DeliveredTable, taken: Mapping[str, str]) -> dict[str, str]:
+def _diagnoses(table: looking.DeliveredTable, taken: Mapping[str, str]) -> dict[str, str]:
     """Columns of diagnoses in their order: by name and form, or by form alone if it is that of ICD-10-CM.
 
     Blank columns that only differ in their number are among them: another delivery may fill them.
     """
     free = [column for column in table.columns if column.kind != "date" and column.name not in taken.values()]
-    found = [column for column in free if column.share(DIAGNOSES) >= _DIAGNOSES and (_is_named(column) or _is_icd10(column))]
+    found = [
+        column for column in free if column.share(looking.DIAGNOSES) >= _DIAGNOSES and (_is_named(column) or _is_icd10(column))
+    ]
     stems = {_stem(column) for column in found}
     found = [column for column in free if column in found or (column.kind == "blank" and _stem(column) in stems)]
     admitting = [column for column in found if re.search(signatures()["admitting"], plain_name(column.name))][:1]
@@ -177,15 +168,15 @@ def _diagnoses(table: DeliveredTable, taken: Mapping[str, str]) -> dict[str, str
     return columns | ({"admitting_diagnosis": admitting[0].name} if admitting else {})
 
 
-def _is_named(column: DeliveredColumn) -> bool:
+def _is_named(column: looking.DeliveredColumn) -> bool:
     return re.search(signatures()["diagnosis"], plain_name(column.name)) is not None
 
 
-def _is_icd10(column: DeliveredColumn) -> bool:
-    return column.share(ICD10) >= _DIAGNOSES and column.share(PROCEDURES) < _DIAGNOSES
+def _is_icd10(column: looking.DeliveredColumn) -> bool:
+    return column.share(looking.ICD10) >= _DIAGNOSES and column.share(looking.PROCEDURES) < _DIAGNOSES
 
 
-def _stem(column: DeliveredColumn) -> str:
+def _stem(column: looking.DeliveredColumn) -> str:
     return re.sub("_?[0-9]+$", "", plain_name(column.name))
 
 
@@ -199,7 +190,7 @@ def _years(claims: Mapped) -> tuple[int, ...]:
     return tuple(range(most[0], most[-1] + 1))
 
 
-def _source(text: Text, look: Look, tables: Mapping[str, Mapped], years: Sequence[int]) -> None:
+def _source(text: Text, look: looking.Look, tables: Mapping[str, Mapped], years: Sequence[int]) -> None:
     members, claims = tables["members"], tables["claims"]
     text.add("kind", "tables", 2)
     delimiters = {one.table.delimiter for one in tables.values()}
@@ -218,7 +209,7 @@ def _source(text: Text, look: Look, tables: Mapping[str, Mapped], years: Sequenc
     sex = members.look("sex")
     if members.sex_values:
         text.add("sex_values", members.sex_values, 2)
-    elif sex is not None and sex.share(SEX_DIGITS) >= _SURE:
+    elif sex is not None and sex.share(looking.SEX_DIGITS) >= _SURE:
         text.check(f"{sex.name} is coded as 1 and 2; with CMS, 1 is male", 2)
         text.add("sex_values", {"1": "M", "2": "F"}, 2)
     _table(text, "members", members, look, "span" if _repeats(members, "member_id") else None)
@@ -227,10 +218,10 @@ def _source(text: Text, look: Look, tables: Mapping[str, Mapped], years: Sequenc
 
 def _events(
     text: Text,
-    look: Look,
+    look: looking.Look,
     tables: Mapping[str, Mapped],
     declared: Mapping[str, Mapping[str, Made]],
-    vocabulary: Mapping[str, DeliveredTable],
+    vocabulary: Mapping[str, looking.DeliveredTable],
 ) -> None:
     """Other tables of events, and the vocabulary that says what their codes mean."""
     others = {name: mapped for name, mapped in tables.items() if name not in ("members", "claims")}
@@ -272,7 +263,7 @@ def _repeats(mapped: Mapped, key: str) -> bool:
     return column is not None and column.distinct < column.filled
 
 
-def _table(text: Text, name: str, mapped: Mapped, look: Look, unit: str | None, indent: int = 2) -> None:
+def _table(text: Text, name: str, mapped: Mapped, look: looking.Look, unit: str | None, indent: int = 2) -> None:
     table, inside = mapped.table, indent + 2
     text.lines.append(f"{' ' * indent}{name}:")
     if look.is_folder:
@@ -327,7 +318,7 @@ def _date_formats(mapped: Mapped) -> dict[str, str]:
     }
 
 
-def _doubts(ours: str, column: DeliveredColumn, others: Sequence[str]) -> Iterator[str]:
+def _doubts(ours: str, column: looking.DeliveredColumn, others: Sequence[str]) -> Iterator[str]:
     if others:
         yield f"or {names(others, 3)}"
     if len(column.date_formats) > 1:
@@ -337,7 +328,7 @@ def _doubts(ours: str, column: DeliveredColumn, others: Sequence[str]) -> Iterat
         yield f"{column.share(system):.0%} are {system}"
 
 
-def _names_system(column: DeliveredColumn) -> bool:
+def _names_system(column: looking.DeliveredColumn) -> bool:
     return re.search(signatures()["system"], plain_name(column.name)) is not None
 
 
@@ -346,14 +337,14 @@ def _diagnosis_codes(text: Text, claims: Mapped, of_events: Sequence[str]) -> st
     columns = [column for name in claims.columns if name in DIAGNOSIS_COLUMNS and (column := claims.look(name))]
     if not columns and of_events:
         text.check(f"the claims have no column of diagnoses, which are searched in {names(of_events)} alone")
-        return DIAGNOSIS_CODES[ICD10]
+        return DIAGNOSIS_CODES[looking.ICD10]
     if not columns:
         text.check("no column of ICD-9-CM or ICD-10-CM diagnoses was found: without one, no sensitive code is searched")
-        return DIAGNOSIS_CODES[ICD10]
+        return DIAGNOSIS_CODES[looking.ICD10]
     left = [
         column.name
         for column in claims.table.columns
-        if column not in columns and _is_named(column) and column.share(DIAGNOSES) >= _SOME
+        if column not in columns and _is_named(column) and column.share(looking.DIAGNOSES) >= _SOME
     ]
     if left:
         text.check(f"not mapped: {names(left)}. If they contain diagnoses, sensitive codes in them are not searched")
@@ -362,7 +353,9 @@ def _diagnosis_codes(text: Text, claims: Mapped, of_events: Sequence[str]) -> st
     system, other = sorted(shares, key=lambda one: -shares[one])
     text.check(f"{columns[0].share(system):.0%} of {columns[0].name} have the form of {system} codes, and of no other system's")
     if shares[other] > _MIXED:
-        stating = [one.name for one in claims.table.columns if one.share(CODING_SYSTEMS) >= _SURE and _names_system(one)]
+        stating = [
+            one.name for one in claims.table.columns if one.share(looking.CODING_SYSTEMS) >= _SURE and _names_system(one)
+        ]
         how = f"{stating[0]} tells the systems apart" if stating else "the systems are told apart by date"
         text.check(f"{shares[other]:.1%} of all diagnoses have the form of {other} codes: {how}")
         return {"from": stating[0]} if stating else BY_DATE
@@ -376,7 +369,7 @@ def _declared(members: Mapped) -> Iterator[tuple[str, Made]]:
         for column in members.table.columns:
             if column.name.lower() in used or column.distinct < 2 or not re.search(pattern, plain_name(column.name)):
                 continue
-            if column.kind == "date" or (name == "zip" and column.share(ZIP) < _SURE):
+            if column.kind == "date" or (name == "zip" and column.share(looking.ZIP) < _SURE):
                 continue
             used.add(column.name.lower())
             made = {"kind": "zip3" if name == "zip" else "text", "from": column.name, "meaning": f"{column.name} of the member"}
@@ -385,7 +378,7 @@ def _declared(members: Mapped) -> Iterator[tuple[str, Made]]:
             break
 
 
-def _of_kind(claims: Mapped, kind: str) -> Iterator[DeliveredColumn]:
+def _of_kind(claims: Mapped, kind: str) -> Iterator[looking.DeliveredColumn]:
     """Columns of claims that are not mapped, and contain codes by their name and nearly all of their values."""
     wanted, used = signatures()["codes"][kind], {theirs.lower() for theirs in claims.columns.values()}
     for column in claims.table.columns:

@@ -71,11 +71,6 @@ NO_LIMIT = {row["field"]: row["reason"] for row in _ROWS if not row["kinds"]}
 """Numbers without a range of their own, each with the reason why it needs none."""
 
 
-def limits_of(policy: BaseModel) -> tuple[NumberRange, ...]:
-    """The ranges for a policy's family."""
-    return limits_of_kind(getattr(policy, "kind", None))
-
-
 def limits_of_kind(kind: str | None) -> tuple[NumberRange, ...]:
     """The ranges for a kind of policy, as its text states it."""
     return {"flat": FLAT, "cohort": COHORT}.get(kind or "", LONGITUDINAL)
@@ -83,7 +78,7 @@ def limits_of_kind(kind: str | None) -> tuple[NumberRange, ...]:
 
 def limit_problems(policy: BaseModel) -> Iterator[Problem]:
     """Yield a problem for each number of a policy outside its range; null or missing numbers are not checked."""
-    for limit in limits_of(policy):
+    for limit in limits_of_kind(getattr(policy, "kind", None)):
         path = tuple(limit.field.split("."))
         value = value_at(policy, path)
         if value is not None and (message := limit.problem(value)):

@@ -442,12 +442,14 @@ def _identifying(policy: Policy) -> Iterator[Problem]:
 def _known_hierarchies(policy: Policy) -> Iterator[Problem]:
     """A quasi-identifier without a hierarchy would be published without being judged."""
     for path, listed in _listed(policy):
-        if listed.hierarchy not in policy.hierarchies:
-            yield Problem(
-                (*path, "hierarchy"),
-                f"there is no hierarchy '{listed.hierarchy}'{did_you_mean(listed.hierarchy, policy.hierarchies)}; "
-                f"hierarchies: {', '.join(policy.hierarchies)}",
-            )
+        yield from unknown_hierarchy(policy, (*path, "hierarchy"), listed.hierarchy)
+
+
+def unknown_hierarchy(policy: ReleasePolicy, path: Path, name: str) -> Iterator[Problem]:
+    """Report the name of a hierarchy that the policy does not have."""
+    if name not in policy.hierarchies:
+        close = did_you_mean(name, policy.hierarchies)
+        yield Problem(path, f"there is no hierarchy '{name}'{close}; hierarchies: {', '.join(policy.hierarchies)}")
 
 
 def _fitting_hierarchies(policy: Policy) -> Iterator[Problem]:

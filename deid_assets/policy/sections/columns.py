@@ -129,8 +129,7 @@ class Grouped(DeclaredColumn, TableFile):
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> "Grouped":
         self.read_file(info)
-        if len(self.rows[0]) != 2:
-            raise ValueError(f"file {self.file} has {len(self.rows[0])} columns; a table of codes has two, `code;group`")
+        self.require_columns((2,), "a table of codes has two, `code;group`")
         if len(self.groups) < len(self.rows):
             raise ValueError(f"file {self.file} has a code twice: each has one group")
         return self
@@ -191,10 +190,7 @@ class Drugs(DeclaredColumn, TableFile):
         if self.file is None:
             return self
         self.read_file(info)
-        if len(self.rows[0]) not in (2, 3):
-            raise ValueError(
-                f"file {self.file} has {len(self.rows[0])} columns; a table of drugs has three, `ndc;group;ingredients`"
-            )
+        self.require_columns((2, 3), "a table of drugs has three, `ndc;group;ingredients`")
         ambiguous = sum(is_ambiguous(row[0].strip()) for row in self.rows)
         if ambiguous:
             raise ValueError(
@@ -206,8 +202,7 @@ class Drugs(DeclaredColumn, TableFile):
             raise ValueError(f"file {self.file}: {unread:,} rows have no NDC of 11 digits, or of ten with hyphens, in front")
         if len(self.drugs) < len(self.rows):
             raise ValueError(f"file {self.file} has an NDC twice, as 11 digits: each has one group")
-        if no_group := sum(not row[1].strip() for row in self.rows):
-            raise ValueError(f"file {self.file}: {no_group:,} rows have no group")
+        self.require_groups()
         if self.names_ingredients and (unnamed := sum(not re.search("[A-Za-z]{3}", row[2]) for row in self.rows)):
             raise ValueError(
                 f"file {self.file}: {unnamed:,} rows name no ingredient: write names, as RxNorm does, and no numbers or codes"
@@ -302,14 +297,10 @@ class Concept(DeclaredColumn, TableFile):
         if self.file is None:
             return self
         self.read_file(info)
-        if len(self.rows[0]) != 3:
-            raise ValueError(
-                f"file {self.file} has {len(self.rows[0])} columns; a table of concepts has three, `concept;group;codes`"
-            )
+        self.require_columns((3,), "a table of concepts has three, `concept;group;codes`")
         if len(self.meanings) < len(self.rows):
             raise ValueError(f"file {self.file} has a concept twice: each has one group")
-        if no_group := sum(not row[1].strip() for row in self.rows):
-            raise ValueError(f"file {self.file}: {no_group:,} rows have no group")
+        self.require_groups()
         if self.of == "drug":
             unread = sum(not re.search("[A-Za-z]{3}", row[2]) for row in self.rows)
             told = "name no ingredient: write names, as RxNorm does"

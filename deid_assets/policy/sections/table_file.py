@@ -18,6 +18,16 @@ class TableFile(Section):
         if not self._rows and self.file is not None:
             self._rows, self._digest = read_rows(info.context, self.file)
 
+    def require_columns(self, numbers: tuple[int, ...], what: str) -> None:
+        """Refuse a file with another number of columns than one of these; `what` says what they are."""
+        if len(self.rows[0]) not in numbers:
+            raise ValueError(f"file {self.file} has {len(self.rows[0])} columns; {what}")
+
+    def require_groups(self) -> None:
+        """Refuse a file in which the second column, of groups, has blanks."""
+        if no_group := sum(not row[1].strip() for row in self.rows):
+            raise ValueError(f"file {self.file}: {no_group:,} rows have no group")
+
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Contents of the file."""

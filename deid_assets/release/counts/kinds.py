@@ -182,11 +182,6 @@ def record_counts(
     return counted_frame(rows)
 
 
-def ordered_records(policy: FlatPolicy) -> set[str]:
-    """The characteristics whose classes the policy lists from low to high, by their names in the delivery."""
-    return {one.column for one in policy.columns if one.release_as in policy.counts.ordered}
-
-
 def people_steps(policy: CohortPolicy, delivery: Delivery, tables: Mapping[str, Table]) -> tuple[AttritionStep, ...]:
     """People in and out of every step; exact, for the restricted edition. The files tell how many were usable."""
     people, unusable = tables["cohort_people"].count(), tables["quarantined_people"]
@@ -237,11 +232,6 @@ def people_counts(
         of_values = shape(policy, *_OF_PEOPLE, "attributes")
         rows += class_rows(column_of[column], by_values(values, found), of_values)
     return counted_frame(rows)
-
-
-def ordered_people(policy: CohortPolicy) -> set[str]:
-    """The characteristics whose classes have an order."""
-    return set(policy.demographic_columns) & ORDERED
 
 
 def _coarsest(attribute: Attribute) -> Level | None:
@@ -429,7 +419,8 @@ FLAT: Counting[FlatPolicy] = Counting(
     levels=lambda policy, tables: levels_of(policy, tables["record_generalization"]),
     steps=record_steps,
     counts=record_counts,
-    ordered=ordered_records,
+    # By their names in the delivery.
+    ordered=lambda policy: {one.column for one in policy.columns if one.release_as in policy.counts.ordered},
 )
 
 COHORT: Counting[CohortPolicy] = Counting(
@@ -442,7 +433,7 @@ COHORT: Counting[CohortPolicy] = Counting(
     levels=lambda policy, tables: {},
     steps=people_steps,
     counts=people_counts,
-    ordered=ordered_people,
+    ordered=lambda policy: set(policy.demographic_columns) & ORDERED,
 )
 
 

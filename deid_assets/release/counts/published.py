@@ -8,22 +8,8 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import CountsError
+from deid_assets.methods.counts import cohort as counted
 from deid_assets.methods.counts.budget import NoisyCell, definition
-from deid_assets.methods.counts.cohort import (
-    ATTRITION,
-    CHARACTERISTICS,
-    COHORT_STEP,
-    PERCENTILES,
-    RELEASED,
-    RELEASED_PEOPLE,
-    RELEASED_RECORDS,
-    REMAINING,
-    TOLD_BY_FILES,
-    TOTALS,
-    UNKNOWN,
-    cumulative_shares,
-    percentile_class,
-)
 from deid_assets.methods.counts.masking import Known, mask
 from deid_assets.methods.counts.noise import add_noise
 from deid_assets.methods.counts.published_tables import names_of
@@ -64,7 +50,7 @@ def _noisy_cells(counts: pd.DataFrame, noise: DeliveryNoise) -> dict[CellName, N
         name: noise.cell(defined[name], shapes[name], int(contribution))
         for name, contribution in zip(names_of(counts), counts["contribution"], strict=True)
     }
-    return {name: replace(cell, sd=math.inf) if name in TOLD_BY_FILES else cell for name, cell in cells.items()}
+    return {name: replace(cell, sd=math.inf) if name in counted.TOLD_BY_FILES else cell for name, cell in cells.items()}
 
 
 def later_steps(policy: AnyPolicy, counts: pd.DataFrame) -> dict[CellName, str]:
@@ -72,7 +58,11 @@ def later_steps(policy: AnyPolicy, counts: pd.DataFrame) -> dict[CellName, str]:
     if policy.counts.protection != "masked":
         return {}
     shapes = shapes_of_cells(counts)
-    return {name: shapes[name] for name in _after_the_cohort(counts) if name.column == REMAINING and name != RELEASED}
+    return {
+        name: shapes[name]
+        for name in _after_the_cohort(counts)
+        if name.column == counted.REMAINING and name != counted.RELEASED
+    }
 
 
 def planned_sums(policy: AnyPolicy, counts: pd.DataFrame) -> tuple[Sum, ...]:
@@ -120,8 +110,8 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
             for name, one in zip(masked.tables.cells, masked.shown, strict=True)
         ]
     elif policy.counts.protection == "noise":
-        told = counts[[name in TOLD_BY_FILES for name in names_of(counts)]]
-        tables = tables_of(counts, TOLD_BY_FILES)
+        told = counts[[name in counted.TOLD_BY_FILES for name in names_of(counts)]]
+        tables = tables_of(counts, counted.TOLD_BY_FILES)
         noisy = add_noise(tables, policy.counts.noise_rule, lambda name, sd: noise.draw(defined[name], shapes[name], sd))
         draws = {name: cell.draw for name, cell in _noisy_cells(counts, noise).items()}
         rows = [
@@ -154,11 +144,11 @@ def file_tables(policy: AnyPolicy, published: pd.DataFrame) -> dict[str, pd.Data
     ordered = counting.ordered(policy)
     published = published.astype(_TYPES)  # a column without values has lost its type in the store
     shown = {"Count": published["count"], "Mark": published["mark"], "SD": published["sd"]}
-    is_class, is_total = (published["table"] == table for table in (CHARACTERISTICS, TOTALS))
+    is_class, is_total = (published["table"] == table for table in (counted.CHARACTERISTICS, counted.TOTALS))
     is_step = ~is_class & ~is_total
     steps = pd.DataFrame(
         {
-            "Unit": np.where(published["table"] == ATTRITION, counting.unit, "claims"),
+            "Unit": np.where(published["table"] == counted.ATTRITION, counting.unit, "claims"),
             "Step": published["position"],
             "Stage": published["row"],
             "Counted": published["column"],
@@ -173,11 +163,11 @@ def file_tables(policy: AnyPolicy, published: pd.DataFrame) -> dict[str, pd.Data
     for variable, group in classes.groupby("Variable", sort=True):
         if variable not in ordered:
             continue
-        known = group[group["Class"] != UNKNOWN]
-        shares = cumulative_shares([None if pd.isna(count) else int(count) for count in known["Count"]])
+        known = group[group["Class"] != counted.UNKNOWN]
+        shares = counted.cumulative_shares([None if pd.isna(count) else int(count) for count in known["Count"]])
         classes.loc[known.index, "CumulativeShare"] = pd.array(shares, "Float64")
-        for percentile in PERCENTILES:
-            place = percentile_class(shares, percentile)
+        for percentile in counted.PERCENTILES:
+            place = counted.percentile_class(shares, percentile)
             percentiles.append((str(variable), percentile, None if place is None else str(known["Class"].iloc[place])))
     totals = {"Total": published["row"], "Place": published["position"], "Class": published["column"], **shown}
     return {
@@ -199,16 +189,16 @@ def _in_files(policy: AnyPolicy, counts: pd.DataFrame) -> frozenset[CellName]:
         If small classes of a cohort are among them.
     """
     names, rule = frozenset(names_of(counts)), policy.counts.small_counts
-    if RELEASED_PEOPLE not in names:
-        return TOLD_BY_FILES & names
-    classes = counts[counts["table"] == CHARACTERISTICS]
+    if counted.RELEASED_PEOPLE not in names:
+        return counted.TOLD_BY_FILES & names
+    classes = counts[counts["table"] == counted.CHARACTERISTICS]
     small = rule.is_small(classes["count"].to_numpy(np.int64), classes["contribution"].to_numpy(np.int64))
     if small.any():
         raise CountsError(
             f"{int(small.sum())} classes hold few people, and the released files, which leave nobody out, tell how many: masks "
             "hide nothing there; count at coarser levels, or use noise"
         )
-    return (TOLD_BY_FILES & names) | frozenset(names_of(classes))
+    return (counted.TOLD_BY_FILES & names) | frozenset(names_of(classes))
 
 
 def _require_nobody_left_out_is_counted(policy: AnyPolicy, counts: pd.DataFrame, shown: Mapping[CellName, int | str]) -> None:
@@ -227,11 +217,11 @@ def _require_nobody_left_out_is_counted(policy: AnyPolicy, counts: pd.DataFrame,
         With the number of such classes, and what to do.
     """
     names = frozenset(names_of(counts))
-    classes = counts[counts["table"] == CHARACTERISTICS]
-    if RELEASED_PEOPLE in names or classes.empty:
+    classes = counts[counts["table"] == counted.CHARACTERISTICS]
+    if counted.RELEASED_PEOPLE in names or classes.empty:
         return
     left_out = (classes["count"] - classes["least"]).to_numpy(np.int64)
-    if RELEASED_RECORDS not in names:
+    if counted.RELEASED_RECORDS not in names:
         if not left_out.any():
             raise CountsError(
                 "all eligible members are in the sample, so readers who count the released files learn how few of a class were "
@@ -249,6 +239,6 @@ def _require_nobody_left_out_is_counted(policy: AnyPolicy, counts: pd.DataFrame,
 
 def _after_the_cohort(counts: pd.DataFrame) -> list[CellName]:
     """The steps after the eligible members; none where records or people are counted."""
-    last = counts.loc[(counts["table"] == ATTRITION) & (counts["row"] == COHORT_STEP), "position"].max()
-    later = counts[(counts["table"] == ATTRITION) & (counts["position"] > last)]
+    last = counts.loc[(counts["table"] == counted.ATTRITION) & (counts["row"] == counted.COHORT_STEP), "position"].max()
+    later = counts[(counts["table"] == counted.ATTRITION) & (counts["position"] > last)]
     return list(names_of(later))

@@ -13,7 +13,7 @@ that nodes were judged by. A proof about another lattice, or a laxer threshold, 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
@@ -263,12 +263,7 @@ def _to_json(proof: OptimalityCertificate) -> dict:
         ],
         "losses": proof.losses,
         "rounded_down_to": proof.step,
-        "criterion": {
-            "kind": proof.criterion.kind,
-            "threshold": proof.criterion.threshold,
-            "error": proof.criterion.error,
-            "draws_at_most": proof.criterion.draws_at_most,
-        },
+        "criterion": asdict(proof.criterion),
         "chosen": {"node": proof.chosen, "loss": proof.chosen_loss},
         "directly_below": [_measured_to_json(measured) for measured in proof.neighbors],
         "failed": [_measured_to_json(measured) for measured in proof.failed],

@@ -30,18 +30,7 @@ from deid_assets.release.publication.verification import MANIFEST, verify_releas
 from deid_assets.release.registry.chain import GENESIS, Chain, Entry, KeyRotation, Line, NoiseCharge, RefusedTry, Registry
 from deid_assets.release.registry.clock import parse_time
 from deid_assets.release.registry.noise_charges import is_exceeded
-from deid_assets.store import durable
-from deid_assets.store.digests import (
-    SMALL_AT_MOST,
-    Json,
-    bytes_digest,
-    canonical_json,
-    file_digest,
-    is_digest,
-    opened,
-    parse_json,
-    regular_bytes,
-)
+from deid_assets.store import digests, durable
 
 POLICY = re.compile(r"[a-z][a-z0-9_]*\Z")
 NUMBER = re.compile(r"\d{4,}\Z")
@@ -93,7 +82,7 @@ def recovered(folder: Path, key: PublicKey | None) -> Recovery:
     # One crash leaves at most one release without an entry, because the next publication starts with recovery. More
     # than one, or one that does not follow the head, means that somebody changed the folder or the registry.
     if len(orphans) == 1 and not _orphan_problem(orphans[0], chain, key):
-        entry = Entry.from_manifest(regular_bytes(orphans[0] / MANIFEST))
+        entry = Entry.from_manifest(digests.regular_bytes(orphans[0] / MANIFEST))
         durable.sync(orphans[0].parent)
         registry.append(entry)
         return Recovery(tuple(removed), (entry,), ())
@@ -129,11 +118,11 @@ def signer_in_force(folder: Path, chain: Chain) -> str | None:
 def _signer_of(release: Path, entry: Entry) -> str | None:
     """The signer of a registered release according to its manifest; None if the manifest is not the registered one."""
     try:
-        content = regular_bytes(release / MANIFEST)
-        named = parse_json(content)["signer"]["public_key"]
+        content = digests.regular_bytes(release / MANIFEST)
+        named = digests.parse_json(content)["signer"]["public_key"]
     except (ReleaseError, KeyError, TypeError):
         return None
-    return named if bytes_digest(content) == entry.manifest_digest and is_digest(named) else None
+    return named if digests.bytes_digest(content) == entry.manifest_digest and digests.is_digest(named) else None
 
 
 def _orphan_problem(folder: Path, chain: Chain, key: PublicKey | None) -> str | None:
@@ -141,7 +130,7 @@ def _orphan_problem(folder: Path, chain: Chain, key: PublicKey | None) -> str | 
     failures = verify_release(folder, key).failures
     if failures:
         return "; ".join(f"{check.name}: {check.reason}" for check in failures)
-    entry = Entry.from_manifest(regular_bytes(folder / MANIFEST))
+    entry = Entry.from_manifest(digests.regular_bytes(folder / MANIFEST))
     if (entry.policy, f"{entry.number:04d}") != (folder.parent.name, folder.name):
         return f"its manifest says that it is {entry.policy}/{entry.number:04d}"
     return None if entry.previous == chain.head else "its manifest does not follow the registry's head"
@@ -202,7 +191,7 @@ class Terms:
     subject: str | None
     cells: tuple[str, ...]
     delivery_key: str
-    event: Mapping[str, Json]
+    event: Mapping[str, digests.Json]
 
 
 @dataclass(frozen=True)
@@ -282,7 +271,7 @@ class Waiting:
 
 def code_in_use() -> str:
     """A digest of the version of this code and of all its methods."""
-    return bytes_digest(canonical_json({"code": deid_assets.__version__, "methods": dict(METHOD_VERSIONS)}))
+    return digests.bytes_digest(digests.canonical_json({"code": deid_assets.__version__, "methods": dict(METHOD_VERSIONS)}))
 
 
 def write_waiting(root: Path, staged: Path, slot: Slot, made: Editions, terms: Terms, key: SigningKey) -> Waiting:
@@ -316,9 +305,9 @@ def write_waiting(root: Path, staged: Path, slot: Slot, made: Editions, terms: T
         slot.policy, slot.number, slot.delivery, slot.inputs_digest, slot.created,
         (parse_time(slot.created) + timedelta(days=terms.within_days)).isoformat(timespec="seconds"), slot.previous, terms,
         {f"{FILES}/{file.path}": file.sha256 for file in slot.files}
-        | {name: bytes_digest(content) for name, content in contents.items()},
+        | {name: digests.bytes_digest(content) for name, content in contents.items()},
     )  # fmt: skip
-    record = canonical_json({"format": _FORMAT} | asdict(waiting))
+    record = digests.canonical_json({"format": _FORMAT} | asdict(waiting))
     durable.create(making / RECORD, record, 0o600)
     durable.create(making / SIGNATURE, key.sign(record), 0o600)
     for folder in (making / FILES / "data", making / FILES, making):
@@ -331,7 +320,7 @@ def write_waiting(root: Path, staged: Path, slot: Slot, made: Editions, terms: T
 
 def copy_file(source: Path, target: Path, mode: int) -> None:
     """Copy a regular file and flush the copy."""
-    with opened(source) as (file, _), target.open("xb") as copy:
+    with digests.opened(source) as (file, _), target.open("xb") as copy:
         shutil.copyfileobj(file, copy)
     os.chmod(target, mode)
     durable.sync(target)
@@ -346,8 +335,8 @@ def read_waiting(folder: Path, key: PublicKey) -> Waiting:
         If the key did not sign the record, or anything is not as it was staged.
     """
     try:
-        content = regular_bytes(folder / RECORD)
-        is_signed = key.verifies(regular_bytes(folder / SIGNATURE, SMALL_AT_MOST), content)
+        content = digests.regular_bytes(folder / RECORD)
+        is_signed = key.verifies(digests.regular_bytes(folder / SIGNATURE, digests.SMALL_AT_MOST), content)
     except ReleaseError as error:
         raise ReleaseError(f"the record of the staged release cannot be read: {error}") from None
     if not is_signed:
@@ -355,7 +344,7 @@ def read_waiting(folder: Path, key: PublicKey) -> Waiting:
             "the record of the staged release is not signed by this home's signing key: it was changed, or the key was "
             "replaced since"
         )
-    waiting = _waiting_in(parse_json(content))
+    waiting = _waiting_in(digests.parse_json(content))
     changed = _changed(folder, waiting.digests)
     if changed:
         raise ReleaseError(f"not as it was staged: {', '.join(changed)}")
@@ -384,15 +373,15 @@ def _changed(folder: Path, digests: Mapping[str, str]) -> list[str]:
 
 def _digest(path: Path) -> str | None:
     try:
-        with opened(path):
-            return file_digest(path)
+        with digests.opened(path):
+            return digests.file_digest(path)
     except ReleaseError:
         return None
 
 
 def staged_editions(folder: Path) -> Editions:
     """Both editions of the manifest of a release that waits, and what is kept beside them."""
-    return Editions(**{field: regular_bytes(folder / name, _EDITION_AT_MOST) for field, name in _EDITIONS.items()})
+    return Editions(**{field: digests.regular_bytes(folder / name, _EDITION_AT_MOST) for field, name in _EDITIONS.items()})
 
 
 def waiting_manifest(restricted: Path, name: str) -> Path:
