@@ -254,7 +254,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 9, *["policies.md"] * 4,
+        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 10, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -355,13 +355,19 @@ def test_a_policy_of_other_tables_of_events(tmp_path):
     """The example leaves out the columns of members and claims."""
     (tmp_path / "drugs.csv").write_text("00093-1048-01;diabetes;metformin\n", encoding="utf-8")
     values = with_tables("unit: span")
-    (shown,) = [one for text in blocks(DOCS / "own-data.md", "yaml") if "fills:" in text and (one := yaml.safe_load(text))]
+    shown, counted = [
+        one for text in blocks(DOCS / "own-data.md", "yaml") if "fills:" in text and (one := yaml.safe_load(text))
+    ]
     values["source"]["events"] = shown["source"]["events"]
     values["columns"] |= shown["columns"]
-    values["hierarchies"] |= {"drug": {"kind": "fixed"}}
+    for table, columns in counted["columns"].items():
+        values["columns"][table] = values["columns"][table] | columns
+    values["hierarchies"] |= {"drug": {"kind": "fixed"}, "days": {"kind": "fixed"}}
     values |= {"adversary": example("own-data.md", "adversary")["adversary"]}
     policy = policy_from(values | {"reviewed_attributes": {"DaysOfSupply": "Only the pharmacy knows it."}}, tmp_path)
     assert policy.adversary.scenarios == (("claims",), ("fills",))
+    (anchor,) = policy.columns.declared.anchors
+    assert anchor.tables == ("claims", "fills") and anchor.by_year
     assert policy.event_tables == ("claims", "fills") and policy.source.events["fills"].same_as_claims == ("provider_id",)
 
 

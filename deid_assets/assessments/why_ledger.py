@@ -214,9 +214,9 @@ def _held(column: str, alias: str) -> str:
 
 
 def _delivered_as(policy: Policy, columns: Sequence[str]) -> dict[str, str]:
-    """Each column, and the one of the delivered rows that it is read from; without aggregates, which are of other rows."""
+    """Each column, and the one of the delivered rows that it is read from; without those that are of other rows, too."""
     declared = policy.columns.declared.all
-    own = {name: made.cells[0].raw for name, made in declared.items() if not made.of_events}
+    own = {name: made.cells[0].raw for name, made in declared.items() if made.cells and not made.of_events}
     return {column: own.get(column, column) for column in columns if column not in declared or column in own}
 
 

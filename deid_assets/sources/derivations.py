@@ -133,6 +133,32 @@ class CodeBook:
 
 
 @dataclass(frozen=True)
+class FirstEvent:
+    """An anchor in time: the first day on which a person has an event in any of some tables, before any is cut.
+
+    Attributes
+    ----------
+    tables
+        The tables of events.
+    by_year
+        Whether each year has one of its own.
+    """
+
+    tables: tuple[str, ...]
+    by_year: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the table of anchors: member_id, year where each has one, and first_date."""
+        return f"first_events_{hashlib.sha256(repr((sorted(self.tables), self.by_year)).encode()).hexdigest()[:16]}"
+
+    def of_row(self) -> str:
+        """SQL of the anchor of a row t of any table."""
+        year = " AND a.year = t.year" if self.by_year else ""
+        return f"(SELECT a.first_date FROM {self.name} AS a WHERE a.member_id = t.member_id{year})"
+
+
+@dataclass(frozen=True)
 class Derivation:
     """How a declared column is made.
 
@@ -156,6 +182,8 @@ class Derivation:
         A table that the SQL reads.
     book
         A table that the SQL reads, of the delivery's own codes.
+    anchor
+        A table that the SQL reads, of the days from which it counts.
     """
 
     table: str
@@ -167,6 +195,7 @@ class Derivation:
     coded: CodeColumn | None = None
     lookup: Lookup | None = None
     book: CodeBook | None = None
+    anchor: FirstEvent | None = None
 
 
 def delivered_text(table: str, column: str, values: Mapping[str, str], others: str | None = None) -> Derivation:
@@ -189,6 +218,17 @@ def delivered_text(table: str, column: str, values: Mapping[str, str], others: s
     value = f"CASE WHEN {cell.sql} IS NOT NULL THEN CASE {cell.sql} {cases} END END"
     broken = {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"} if others is None else {}
     return Derivation(table, (cell,), value, broken, codes=tuple(values))
+
+
+def days_since(table: str, anchor: FirstEvent) -> Derivation:
+    """Days of an event since an anchor, by the date of service; NULL without a date.
+
+    Examples
+    --------
+    >>> days_since("fills", FirstEvent(("claims", "fills"), by_year=False)).anchor.tables
+    ('claims', 'fills')
+    """
+    return Derivation(table, (), f"(t.service_date - {anchor.of_row()})::INTEGER", {}, anchor=anchor)
 
 
 @dataclass(frozen=True)
@@ -308,6 +348,12 @@ class Declared:
     def books(self, table: str) -> dict[str, CodeBook]:
         """Every table of a delivered table's own codes, once, by name."""
         return {made.book.name: made.book for made in self.all.values() if made.book is not None and made.table == table}
+
+    @property
+    def anchors(self) -> tuple[FirstEvent, ...]:
+        """Every anchor, once."""
+        found = (made.anchor for made in self.all.values() if made.anchor is not None)
+        return tuple({anchor.name: anchor for anchor in found}.values())
 
     def rules(self, table: str) -> list[tuple[str, str, str]]:
         """The rules on the rows of a delivered table: name, column that is judged, and SQL that is true where it is broken."""

@@ -395,6 +395,7 @@ def _write(
     declared = delivered.declared
     counts = _codes_select(quarantine, given, unknown, delivered)
     _find_first_claims(connection, quarantine)
+    _find_anchors(connection, quarantine, declared)
     members = _members_select(quarantine, declared.members)
     claims = _claims_select(quarantine, given, _blanked(delivered, given, unknown), delivered)
     claims = " UNION ALL BY NAME ".join((claims, *(_events_select(quarantine, delivered, table) for table in delivered.events)))
@@ -448,6 +449,19 @@ def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quaran
         "CREATE TEMP TABLE first_claims AS SELECT member_id, year, min(service_date) AS first_date"
         f" FROM typed_claims AS t WHERE {quarantine.kept('claims')} GROUP BY member_id, year"
     )
+
+
+def _find_anchors(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine, declared: Declared) -> None:
+    """Create the table of every anchor that declared columns count from, over the kept rows of its tables of events."""
+    for anchor in declared.anchors:
+        by = "member_id, year" if anchor.by_year else "member_id"
+        events = " UNION ALL ".join(
+            f"SELECT member_id, year, service_date FROM typed_{table} AS t WHERE {quarantine.kept(table)}"
+            for table in anchor.tables
+        )
+        connection.execute(
+            f"CREATE TEMP TABLE {anchor.name} AS SELECT {by}, min(service_date) AS first_date FROM ({events}) GROUP BY {by}"
+        )
 
 
 def _members_select(quarantine: Quarantine, declared: Mapping[str, Derivation]) -> str:

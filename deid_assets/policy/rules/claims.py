@@ -113,7 +113,9 @@ def _declared_days(policy: Policy) -> Iterator[Problem]:
         for name, made in columns.items():
             mapped = tables[made.table].columns if made.table in tables else {}
             days = {mapped.get(column, column) for column in _TRUE_DAYS}
-            of_days = made.table != "members" and any(cell.kind == "date" or cell.column in days for cell in made.cells)
+            of_days = made.anchor is not None or (
+                made.table != "members" and any(cell.kind == "date" or cell.column in days for cell in made.cells)
+            )
             if of_days:
                 yield Problem(
                     ("columns", table, name),

@@ -23,7 +23,7 @@ from deid_assets.policy.rules.claims import date_problems, diagnosis_code_proble
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.reserved_names import is_reserved
 from deid_assets.policy.sections import longitudinal
-from deid_assets.policy.sections.columns import MonthsEnrolled, Results
+from deid_assets.policy.sections.columns import DaysSince, MonthsEnrolled, Results
 from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
@@ -330,6 +330,7 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
             "files as tables",
         )
     yield from _months_enrolled(policy)
+    yield from _anchors(policy)
     of_claims = [name for name, made in policy.columns.declared.members.items() if made.table == "claims" and made.cells]
     if policy.source.kind == "desynpuf" or (policy.source.kind == "tables" and policy.source.claims is None):
         for name in of_claims:
@@ -349,6 +350,26 @@ def _months_enrolled(policy: Policy) -> Iterator[Problem]:
             yield Problem(("columns", "members", name), f"needs {needs}")
         elif isinstance(column, MonthsEnrolled) and column.year > years:
             yield Problem(("columns", "members", name, "year"), f"the policy reads {years} years (source.years)")
+
+
+def _anchors(policy: Policy) -> Iterator[Problem]:
+    """An anchor is sought in tables of events with dates of service, among them that of the column: no day is before it."""
+    source = policy.source
+    mapped = source.tables if isinstance(source, TablesSource) else {}
+    for table, columns in policy.columns.events.items():
+        for name, column in columns.items():
+            if not isinstance(column, DaysSince):
+                continue
+            here = ("columns", table, name, "of")
+            for other in column.of:
+                if other not in policy.event_tables:
+                    yield Problem(here, f"{other} is no table of events{did_you_mean(other, policy.event_tables)}")
+                elif other in mapped and "service_date" not in mapped[other].columns:
+                    yield Problem(here, f"{other} has no service_date, so its first event is not known")
+            if table not in column.of:
+                yield Problem(here, f"does not name {table}, so days would be negative")
+            if len(set(column.of)) < len(column.of):
+                yield Problem(here, "names a table twice")
 
 
 _TAKEN = ("members", "claims", "records", "people", "attrition", "characteristics", "distributions", "totals", "files")

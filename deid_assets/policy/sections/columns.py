@@ -23,7 +23,16 @@ from deid_assets.reference.groups import GROUP_NAMES, CodeGrouping, group_names,
 from deid_assets.sources import derivations
 from deid_assets.sources.concepts import ConceptKind, Meaning, concept_book, diagnosis_book, named_drug_book
 from deid_assets.sources.delivery import MOST_YEARS, DateFormat
-from deid_assets.sources.derivations import MILLIONTHS, CodeBook, Declared, Derivation, MeasuredTest, ResultCells, TypedColumn
+from deid_assets.sources.derivations import (
+    MILLIONTHS,
+    CodeBook,
+    Declared,
+    Derivation,
+    FirstEvent,
+    MeasuredTest,
+    ResultCells,
+    TypedColumn,
+)
 from deid_assets.sources.diagnosis_systems import canonical
 from deid_assets.store.tables import literal
 
@@ -527,6 +536,24 @@ class DaysSinceFirst(_OfDates):
         return Derivation(table, (date,), f"({date.sql} - min({date.sql}) OVER (PARTITION BY {by}))::INTEGER", {})
 
 
+class DaysSince(DeclaredColumn):
+    """Days of an event since an anchor that several tables of events have in common."""
+
+    kind: Literal["days_since"]
+    limits: ClassVar[tuple[int, int | None]] = (0, None)
+    anchor: Literal["first_event"] = Field(
+        description="the day from which is counted, which is not released: that of the first event with a date of service"
+    )
+    of: tuple[Name, ...] = Field(
+        min_length=1, description="tables of events among which the first is sought, this one among them"
+    )
+    per: Literal["person", "person_year"] = Field("person", description="the first event of all, or of the same year")
+
+    def made(self, table: str) -> Derivation:
+        """Of all events that were taken in, before any is cut."""
+        return derivations.days_since(table, FirstEvent(self.of, self.per == "person_year"))
+
+
 class MonthsEnrolled(DeclaredColumn):
     """Months of a year in which a member was enrolled on at least one day, of `enrolled_from` and `enrolled_until`."""
 
@@ -593,7 +620,7 @@ OfMembers = Annotated[
     _OfEither | AgeAt | MonthsEnrolled | CountOfClaims | SumOfClaims | AnyOfClaims, Field(discriminator="kind")
 ]
 OfClaims = Annotated[
-    _OfEither | DaysSinceFirst | CodeGroup | Drugs | Results | Diagnosis | Concept, Field(discriminator="kind")
+    _OfEither | DaysSinceFirst | DaysSince | CodeGroup | Drugs | Results | Diagnosis | Concept, Field(discriminator="kind")
 ]
 
 

@@ -109,6 +109,8 @@ def _delivered(policy: Mapping[str, Any], asset: str, column: str) -> tuple[str,
     for own in described:  # rows of other tables of events are beside the claims
         declared = policy.get("columns", {}).get(own, {}).get(column)
         if declared is not None:
+            if "anchor" in declared:  # counted from the dates of several tables
+                return tuple(one for of in declared["of"] for one in _delivered_dates(policy, of))
             of = "claims" if declared["kind"].endswith("_of_claims") else own
             return tuple(f"{of}.{declared[key]}" for key in ("from", "until") if key in declared)
     if described[table] is None:  # read by an adapter that knows the columns of its format
@@ -118,6 +120,13 @@ def _delivered(policy: Mapping[str, Any], asset: str, column: str) -> tuple[str,
         names = (column,) if column in mapped else _INGREDIENTS.get(column, ())
         found += [f"{own}.{mapped[name]}" for name in names if name in mapped]
     return tuple(found)
+
+
+def _delivered_dates(policy: Mapping[str, Any], table: str) -> tuple[str, ...]:
+    """The delivered column of the dates of service of a table of events."""
+    described = policy["source"].get(table) or policy["source"].get("events", {}).get(table)
+    name = described["columns"].get("service_date") if described and described.get("columns") else "service_date"
+    return (f"{table}.{name}",) if name else ()
 
 
 def _of_cohort(policy: Mapping[str, Any], column: str) -> tuple[str, ...]:
