@@ -5,28 +5,26 @@ from collections.abc import Iterable
 import pandas as pd
 
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.methods.preparation.rule_figures import rule_figures
+from deid_assets.methods.preparation.rule_figures import SearchedTables, rule_figures
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.needs import JudgedNeed, judged_needs
 from deid_assets.reference.groups import RARE_VISIBLE_REASON
-from deid_assets.store.tables import Table
 
 COLUMNS = ["rule", "figure", "count", "of", "at_least", "met"]
 
 
-def needs_in(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> tuple[JudgedNeed, ...]:
+def needs_in(policy: Policy, searched: SearchedTables) -> tuple[JudgedNeed, ...]:
     """Measure the delivery and compare it with every need of the policy."""
     population = None if policy.counts_population else policy.risk.population_size
-    given = members, claims, delivered_codes, removed
-    return judged_needs(policy, rule_figures(*given, RARE_VISIBLE_REASON, population, policy.listed_columns_of_events))
+    return judged_needs(policy, rule_figures(searched, RARE_VISIBLE_REASON, population, policy.listed_columns_of_events))
 
 
-def need_refusals(policy: Policy, members: Table, claims: Table, delivered_codes: Table, removed: Table) -> list[Refusal]:
+def need_refusals(policy: Policy, searched: SearchedTables) -> list[Refusal]:
     """The unmet needs, as counted by the gate itself."""
     return [
         Refusal("rule_cannot_apply", f"{one.need.rule}: {one.need.figure}", one.figure.share, one.need.at_least, one.text,
                 "share of members")
-        for one in needs_in(policy, members, claims, delivered_codes, removed)
+        for one in needs_in(policy, searched)
         if not one.met
     ]  # fmt: skip
 

@@ -27,6 +27,7 @@ from deid_assets.methods.preparation import eligibility
 from deid_assets.methods.preparation.exclusion_comparison import exclusion_tables
 from deid_assets.methods.preparation.grouping import charlson_codes, grouped_claims_query, member_profiles_query
 from deid_assets.methods.preparation.pseudonyms import distinct_identifiers, pseudonyms
+from deid_assets.methods.preparation.rule_figures import SearchedTables
 from deid_assets.methods.preparation.sampling import members_left_out, released_sample_query, sample_size
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.kinds import AnyPolicy
@@ -349,12 +350,12 @@ SECTIONS = ["diagnosis_codes", "removal", "dates"]
 
 @stage_asset(policy_sections=SECTIONS)
 def rule_needs(
-    step: Step[Policy], members: Table, claims: Table, delivered_codes: Table, removed_members: Table
+    step: Step[Policy], members: Table, claims: Table, delivered_codes: Table, removed_members: Table, code_book: Table
 ) -> pd.DataFrame:
     """What each rule of the policy needs from the delivery, and what it has; an unmet need refuses the delivery."""
     judged = [
         one
-        for one in needs_in(step.policy, members, claims, delivered_codes, removed_members)
+        for one in needs_in(step.policy, SearchedTables(members, claims, delivered_codes, removed_members, code_book))
         if one.need.rule.split(".")[0] in SECTIONS
     ]
     unmet = [one for one in judged if not one.met]

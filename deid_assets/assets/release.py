@@ -47,6 +47,7 @@ from deid_assets.assets.step import Step, StepLog, shapes_of, stage_asset
 from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
+from deid_assets.methods.preparation.rule_figures import SearchedTables
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
 from deid_assets.release.cumulative import comparable_rolls, leavers, releases_before, removal_digest, removal_list_refusals
@@ -81,8 +82,8 @@ _SECTIONS = sorted(
 
 
 _INPUTS = (
-    "members", "claims", "delivered_codes", "removed_members", "eligible_members", "eligible_claims", "released_sample",
-    "known", "held", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
+    "members", "claims", "delivered_codes", "code_book", "removed_members", "eligible_members", "eligible_claims",
+    "released_sample", "known", "held", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
     "generalization_lattice", "passed_over_nodes", "compared_nodes", "chosen_generalization", "suppressed_members",
     *_STAGES["candidate"], "published_counts", *_STAGES["assessment"],
 )  # fmt: skip
@@ -113,7 +114,8 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
         refusals, evidence = _judge(step, made, staged, candidate, standing, of_counts)
         refusals += other_counts
         refusals += standing.earlier.refusals
-        refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
+        searched = ("members", "claims", "delivered_codes", "removed_members", "code_book")
+        refusals += need_refusals(policy, SearchedTables(*(made[name] for name in searched)))
         part(3, text="the certificate")
         proof = longitudinal_certificate(
             policy,

@@ -9,6 +9,7 @@ import pytest
 from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.preparation.eligibility import distinct_codes, removed_members_query
+from deid_assets.methods.preparation.rule_figures import SearchedTables
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
 from deid_assets.reference.groups import code_book_of, known_codes
@@ -66,7 +67,7 @@ def refused(folder: Path, policy: Policy, store: Path) -> set[str]:
     write_table(book, code_book_of(claims.query(distinct_codes(claims)), removal.code_list, removal.rare_visible_diseases))
     removed = Table(file, "preparation", "removed_members")
     write_table(removed, removed_members_query(members, claims, quarantined, book, (), removal.listed_kinds))
-    found = need_refusals(policy, members, claims, codes, removed)
+    found = need_refusals(policy, SearchedTables(members, claims, codes, removed, book))
     assert all(refusal.rule == "rule_cannot_apply" and refusal.name.split(":")[0] in refusal.text for refusal in found)
     return {refusal.name for refusal in found}
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from deid_assets.methods.preparation.rule_figures import may_be_newborn
 from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.reference.digits import digits
 from deid_assets.reference.known_columns import CODE_COLUMNS, DECLARED_CODES, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
@@ -14,6 +13,9 @@ _FURTHER = "string_split(further_diagnoses, ' ')"
 
 LIVEBORN_INFANT = f"{ICD10CM_PREFIX}Z38"
 """Beginning of the codes of ICD-10-CM for liveborn infants: they are for the newborn's own record of birth only."""
+
+NEWBORN_YEARS = 3
+"""Members below this age may have been born within a delivery of so many years, or of fewer."""
 
 UNREAD_CODE = "a code that cannot be read"
 """Reason to remove a member, in a policy that removes members for codes."""
@@ -320,6 +322,12 @@ class LeftOut:
 
 NOBODY_LEFT_OUT = LeftOut()
 """Nobody who opted out was looked for."""
+
+
+def may_be_newborn(claims: Table, members: str = "members") -> str:
+    """Return SQL that is true for members who may have been born within the years of a delivery."""
+    years = f"SELECT greatest({NEWBORN_YEARS}, coalesce(max(year), 0)) FROM {claims.sql}"
+    return f"(coalesce({members}.age, 0) < ({years}))"
 
 
 def eligible_claims_query(

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from deid_assets.methods.preparation.eligibility import codes_of_claims, may_be_newborn
 from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
-from deid_assets.store.events import is_of
+from deid_assets.store.events import is_of, rows_of
 from deid_assets.store.tables import Table, quoted
 
 CODED = {kind: f"coalesce({', '.join(CODE_COLUMNS[kind])})" for kind in UNREADABLE} | {
@@ -18,9 +19,6 @@ OF_ICD9, OF_SYSTEM = "icd9_diagnoses", "diagnoses_of_the_system"
 """Diagnoses of the stated system: evidence has always called those of ICD-9-CM by the first name."""
 
 NEWBORN, AGE_AND_SEX, POPULATION = "newborn_claims", "age_and_sex", "population"
-
-NEWBORN_YEARS = 3
-"""Members below this age may have been born within a delivery of so many years, or of fewer."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +49,31 @@ def readable(column: str) -> str:
     return f"readable_codes/{column}"
 
 
+@dataclass(frozen=True)
+class SearchedTables:
+    """A delivery, and what the lists found in it.
+
+    Attributes
+    ----------
+    members, claims
+        The canonical tables.
+    delivered_codes
+        source_column | kind | written | unreadable | other_system, one row per column of codes.
+    removed
+        member_id | reason | sensitive.
+    code_book
+        kind | code | removal_reason, one row per distinct code.
+    """
+
+    members: Table
+    claims: Table
+    delivered_codes: Table
+    removed: Table
+    code_book: Table
+
+
 def rule_figures(
-    members: Table,
-    claims: Table,
-    delivered_codes: Table,
-    removed: Table,
+    of: SearchedTables,
     rare_visible_reason: str,
     population: int | None,
     coded: Mapping[str, Collection[str]] = MappingProxyType({}),
@@ -64,12 +82,6 @@ def rule_figures(
 
     Parameters
     ----------
-    members, claims
-        The canonical tables.
-    delivered_codes
-        source_column | kind | written | unreadable | other_system, one row per column of codes.
-    removed
-        member_id | reason | sensitive.
     rare_visible_reason
         Reason for the list of rare and visible diseases; all others are for the list of sensitive codes.
     population
@@ -77,13 +89,14 @@ def rule_figures(
     coded
         Other table of events -> its columns of codes.
     """
+    claims, removed = of.claims, of.removed
     number = claims.query(
         f"""SELECT count(*) AS claims, count(DISTINCT member_id) AS patients,
                 {", ".join(f'count({sql}) AS "{kind}"' for kind, sql in CODED.items())}
             FROM {claims.sql} WHERE {is_of(claims)}"""
     ).iloc[0]
     figures = {coded_claims(kind): Figure(int(number[kind]), int(number["claims"])) for kind in CODED}
-    figures |= _of_codes(delivered_codes) | _of_events(claims, coded)
+    figures |= _of_codes(of.delivered_codes) | _of_events(claims, coded)
     patients = int(number["patients"])
     found = removed.query(
         f"""SELECT count(DISTINCT member_id) FILTER (reason <> ?) AS listed,
@@ -91,15 +104,28 @@ def rule_figures(
             FROM {removed.sql} WHERE sensitive AND member_id IN (SELECT member_id FROM {claims.sql})""",
         [rare_visible_reason, rare_visible_reason],
     ).iloc[0]
-    figures[SENSITIVE] = Figure(int(found["listed"]), patients)
+    listed = _found_beside_drugs(of, coded, rare_visible_reason) if coded else int(found["listed"])
+    figures[SENSITIVE] = Figure(listed, patients)
     figures[RARE_VISIBLE] = Figure(int(found["rare"]), patients)
-    return figures | _of_members(members, claims, population)
+    return figures | _of_members(of.members, claims, population)
 
 
-def may_be_newborn(claims: Table, members: str = "members") -> str:
-    """Return SQL that is true for members who may have been born within the years of a delivery."""
-    years = f"SELECT greatest({NEWBORN_YEARS}, coalesce(max(year), 0)) FROM {claims.sql}"
-    return f"(coalesce({members}.age, 0) < ({years}))"
+def _found_beside_drugs(of: SearchedTables, coded: Collection[str], rare_visible_reason: str) -> int:
+    """Count the members with claims whom the list finds otherwise than by drugs of another table of events.
+
+    Fills are found whether or not the diagnoses of claims can be read, and would vouch for them.
+    """
+    codes = " UNION ALL ".join(
+        f"SELECT member_id, kind, code FROM ({codes_of_claims(rows_of(of.claims, table))})"
+        + (" WHERE kind <> 'drug'" if table != "claims" else "")
+        for table in ("claims", *coded)
+    )
+    found = of.claims.query(
+        f"""SELECT count(DISTINCT member_id) AS n FROM ({codes}) JOIN {of.code_book.sql} USING (kind, code)
+            WHERE removal_reason <> ? AND member_id IN (SELECT member_id FROM {of.claims.sql} WHERE {is_of(of.claims)})""",
+        [rare_visible_reason],
+    )
+    return int(found["n"].iloc[0])
 
 
 def _of_codes(delivered_codes: Table) -> dict[str, Figure]:

@@ -245,8 +245,9 @@ class Removal(Section):
     coded_claims_at_least: CodedClaims = CodedClaims()
     sensitive_members_at_least: Probability | None = Field(
         0.005,
-        description="minimum share of the members with claims that the list of sensitive codes finds; a delivery with fewer "
-        "than chance gives once in a hundred times is refused; null: the list may match nothing",
+        description="minimum share of the members with claims that the list of sensitive codes finds, where drugs in other "
+        "tables of events do not count; a delivery with fewer than chance gives once in a hundred times is refused; null: the "
+        "list may match nothing",
     )
     rare_visible_members_at_least: Probability | None = Field(
         0.0002,

@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from deid_assets.methods.preparation.rule_figures import Figure, coded_rows, rule_figures
+from deid_assets.methods.preparation.rule_figures import SENSITIVE, Figure, SearchedTables, coded_rows, rule_figures
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.rules.needs import needs_of
 from deid_assets.store.tables import Table
@@ -33,12 +33,18 @@ def tables(tmp_path):
             0 AS unreadable, 0 AS other_system"""
         )
         connection.execute("CREATE TABLE intake.removed AS SELECT 'm2' AS member_id, 'r' AS reason, true AS sensitive")
-    return [Table(file, "intake", name) for name in ("members", "claims", "delivered_codes", "removed")]
+        connection.execute(
+            """CREATE TABLE intake.code_book AS FROM (VALUES ('drug', 'abacavir', 'hiv'), ('diagnosis', '042', 'hiv'),
+            ('diagnosis', '4280', NULL), ('diagnosis', '3580', 'rare')) AS b(kind, code, removal_reason)"""
+        )
+    return SearchedTables(
+        *(Table(file, "intake", name) for name in ("members", "claims", "delivered_codes", "removed", "code_book"))
+    )
 
 
 def test_they_are_counted_over_the_rows_of_their_table(tables):
     """A row with codes in two columns is one row."""
-    figures = rule_figures(*tables, "rare", None, {"conditions": ("condition", "reason"), "drugs": ("condition",)})
+    figures = rule_figures(tables, "rare", None, {"conditions": ("condition", "reason"), "drugs": ("condition",)})
     assert figures[coded_rows("conditions")] == Figure(4, 10) and figures[coded_rows("drugs")] == Figure(0, 0)
 
 
@@ -47,3 +53,23 @@ def test_a_policy_needs_a_code_in_half_of_the_rows_of_each_table():
     need = needs[coded_rows("conditions")]
     assert need.at_least == 0.5 and "the rows of conditions with a code in condition" in need.stated
     assert not need.met(Figure(3, 10)) and need.met(Figure(5, 10)) and coded_rows("measurements") in needs
+
+
+def test_a_list_is_not_found_to_be_read_by_drugs_of_another_table(tables):
+    """Of four members with claims, one each is found by a diagnosis of a claim, of a condition, and by a fill; one is rare."""
+    with duckdb.connect(str(tables.claims.file)) as connection:
+        rows = [
+            ("m1", "claims", "diagnosis:042"), ("m2", "claims", "diagnosis:4280"), ("m2", "conditions", "diagnosis:042"),
+            ("m3", "claims", None), ("m3", "fills", "drug:abacavir"), ("m4", "claims", "diagnosis:3580"),
+            ("m5", "conditions", "diagnosis:042"),
+        ]  # fmt: skip
+        connection.execute("CREATE OR REPLACE TABLE intake.claims AS FROM intake.claims WHERE false")
+        connection.execute("ALTER TABLE intake.claims ADD COLUMN declared_codes VARCHAR")
+        for number, (member, table, codes) in enumerate(rows):
+            connection.execute(
+                "INSERT INTO intake.claims (claim_id, member_id, year, event_table, declared_codes, unreadable_declared)"
+                " VALUES (?, ?, 1, ?, ?, 0)",
+                [f"c{number}", member, table, codes],
+            )
+    figures = rule_figures(tables, "rare", None, {"conditions": ("condition",), "fills": ("reason",)})
+    assert figures[SENSITIVE] == Figure(2, 4)
