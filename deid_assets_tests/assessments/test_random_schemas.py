@@ -4,6 +4,7 @@ The product reads a CSV delivery under a policy, groups, numbers and measures. B
 has the same labels, and every known label at least as often.
 """
 
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from deid_assets.assessments.kernel_input import PopulationTables, node_computation
 from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, value_diversity_query, values_of_members
 from deid_assets.methods.kernel.knowledge import draw_knowledge
+from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.preparation.eligibility import distinct_codes
 from deid_assets.methods.preparation.grouping import grouped_claims_query, member_profiles_query
@@ -203,22 +205,7 @@ def test_the_flags_of_every_node_are_those_of_brute_force(tmp_path_factory, sche
     policy = policy.model_copy(update={"adversary": policy.adversary.model_copy(update=less)})
     with short_blocks():
         computation = node_computation(policy, tables)
-        drawn = draw_knowledge(computation.data, KEY, 0)
-        texts = {}
-        for name in policy.claim_names:
-            rows = tables.domains.query(
-                f"SELECT base_code, value FROM {tables.domains.sql} WHERE quasi_identifier = ? AND level = 0", [name]
-            )
-            texts[name] = dict(zip(rows["base_code"], rows["value"], strict=True))
-        # Members are numbered by the order of their identifiers, p0 to p8.
-        targets = computation.data.targets[drawn.targets].tolist()
-        facts = [
-            {
-                name: [texts[name][code] for code in codes[:, draw].tolist() if code >= 0]
-                for name, codes in zip(policy.claim_names, drawn.codes, strict=True)
-            }
-            for draw in range(min(DRAWS, len(drawn)))
-        ]
+        targets, facts = drawn_facts(policy, tables, computation)
         for node in all_nodes([levels - 1 for levels in policy.dimension_levels]):
             levels = {dimension.name: level for dimension, level in zip(policy.dimensions, node, strict=True)}
             expected = [
@@ -230,6 +217,67 @@ def test_the_flags_of_every_node_are_those_of_brute_force(tmp_path_factory, sche
             ]
             measured = computation.measure(node, KEY, len(facts), keep_flags=True).flags
             assert np.array_equal(measured, expected), (node, schema)
+
+
+def drawn_facts(
+    policy: Policy, tables: PopulationTables, computation: NodeComputation
+) -> tuple[list[int], list[dict[str, list[str]]]]:
+    """The first draws of a stream: whom each is about, and the values that are known, by column."""
+    drawn = draw_knowledge(computation.data, KEY, 0)
+    texts = {}
+    for name in policy.claim_names:
+        rows = tables.domains.query(
+            f"SELECT base_code, value FROM {tables.domains.sql} WHERE quasi_identifier = ? AND level = 0", [name]
+        )
+        texts[name] = dict(zip(rows["base_code"], rows["value"], strict=True))
+    # Members are numbered by the order of their identifiers.
+    people = sorted(range(computation.data.members), key="p{}".format)
+    targets = [people[target] for target in computation.data.targets[drawn.targets].tolist()]
+    facts = [
+        {
+            name: [texts[name][code] for code in codes[:, draw].tolist() if code >= 0]
+            for name, codes in zip(policy.claim_names, drawn.codes, strict=True)
+        }
+        for draw in range(min(DRAWS, len(drawn)))
+    ]
+    return targets, facts
+
+
+def test_eight_columns_of_members_and_twelve_of_two_tables_at_random_nodes(tmp_path):
+    """Too many nodes to list: the flags at ten of them are those of brute force over 300 people."""
+    chance = random.Random(7)
+
+    def hierarchy() -> dict[str, list[str]]:
+        return {value: [chance.choice("xy"), "any"] for value in VALUES}
+
+    def cell() -> str:
+        return chance.choice((*"aaaaab", *VALUES, ""))
+
+    of_members = [hierarchy() for _ in range(8)]
+    of_events = {"claims": [hierarchy() for _ in range(7)], "fills": [hierarchy() for _ in range(5)]}
+    people = []
+    for _ in range(300):
+        numbers = {"claims": chance.randint(1, 6), "fills": chance.randint(0, 4)}
+        events = {table: [[cell() for _ in of_events[table]] for _ in range(number)] for table, number in numbers.items()}
+        people.append(([cell() for _ in of_members], events))
+    policy, tables = taken_in(schema := Schema(of_members, of_events, people), tmp_path)
+    with short_blocks():
+        computation = node_computation(policy, tables)
+        targets, facts = drawn_facts(policy, tables, computation)
+        shares = []
+        for coarse in range(10):  # of the finest nodes nearly everybody is flagged, and of the coarsest hardly anybody
+            weights = (10 - coarse, 3, 1 + 2 * coarse)
+            node = tuple(chance.choices(range(levels), weights)[0] for levels in policy.dimension_levels)
+            levels = {dimension.name: level for dimension, level in zip(policy.dimensions, node, strict=True)}
+            expected = [
+                flagged(schema, target, known, levels, policy.safe_class_size)
+                for target, known in zip(targets, facts, strict=False)
+            ]
+            measured = computation.measure(node, KEY, len(facts), keep_flags=True)
+            assert np.array_equal(measured.flags, expected), node
+            shares.append(measured.share)
+    assert policy.node_count == 3**20 and not policy.lists_lattice
+    assert min(shares) < 0.5 < max(shares)
 
 
 def known_in(schema: Schema, known: dict[str, list[str]], tables: tuple[str, ...]) -> dict[str, list[str]]:
