@@ -1,7 +1,7 @@
 """Demographic classes of the members about to be released, and what absence and membership changes disclose."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -168,11 +168,14 @@ class MemberRisk:
         By demographics and the bin of the number of claims.
     with_ordered_services
         By demographics and three consecutive services, if dates are released.
+    with_number_of_events
+        By demographics and the bin of the number of rows of another table of events, or of all together.
     """
 
     demographics: DemographicRisk
     with_number_of_claims: DemographicRisk
     with_ordered_services: OrderedRisk | None = None
+    with_number_of_events: Mapping[str, DemographicRisk] = field(default_factory=dict)
 
 
 def demographics_of(candidate: Candidate) -> MemberRisk:
@@ -184,15 +187,22 @@ def demographics_of(candidate: Candidate) -> MemberRisk:
     sizes = population.arrays(demographic_class_sizes(population, released, kernel_input.member_columns(policy)))
     return MemberRisk(
         demographic_risk(sizes["population_size"], sizes["released_size"], kernel_input.smallest_safe_class(policy)),
-        number_of_claims.number_of_claims_risk(candidate, population, released),
+        number_of_claims.number_of_events_risk(candidate, population, released),
         number_of_claims.ordered_services_risk(candidate, population, released) if policy.dates else None,
+        {
+            events: number_of_claims.number_of_events_risk(candidate, population, released, events)
+            for events in number_of_claims.numbered_events(policy)
+        },
     )
 
 
 def measurements_with_claims(policy: Policy, risk: MemberRisk) -> tuple[Measurement, ...]:
     """What demographics disclose together with the number of claims, and with ordered services if dates are released."""
     ordered = risk.with_ordered_services
-    numbered = number_of_claims.number_of_claims_measurements(policy, risk.with_number_of_claims)
+    numbered = (
+        *number_of_claims.number_of_claims_measurements(policy, risk.with_number_of_claims),
+        *number_of_claims.number_of_events_measurements(risk.with_number_of_events),
+    )
     return numbered if ordered is None else (*numbered, *number_of_claims.ordered_services_measurements(policy, ordered))
 
 
@@ -326,6 +336,8 @@ def _noisy(policy: Policy) -> Iterator[Measurement]:
         made_up(name, "share of released members", number_of_claims.METHOD)
         for name in (number_of_claims.ORDERED if policy.dates else ())
     )
+    for events in number_of_claims.numbered_events(policy):
+        yield made_up(number_of_claims.numbered_share(events), "share of released members", "number_of_claims")
     if policy.counts_population:
         yield made_up("counted_uniques", "members", "demographic_risk")
 

@@ -133,8 +133,28 @@ def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray 
     return np.stack([np.asarray(found[name], dtype=np.int64) for name in bin_columns(years)], axis=1)
 
 
-def number_of_claims_risk(candidate: Candidate, population: Table, released: Table) -> DemographicRisk:
-    """Sizes of the classes of demographics and bins of the number of claims, counted in the population.
+ALL_EVENTS = "all_events"
+"""The events of all tables together, where a number of rows is known."""
+
+
+def numbered_events(policy: Policy) -> tuple[str, ...]:
+    """Whose numbers of rows are reported beside that of claims: other tables of events, and all events together."""
+    return (*policy.event_tables[1:], ALL_EVENTS) if policy.has_other_events else ()
+
+
+def numbered_share(events: str) -> str:
+    """Name of the measurement of who knows demographics and a number of events.
+
+    Examples
+    --------
+    >>> numbered_share("fills"), numbered_share("claims") == NUMBERED
+    ('number_of_fills_high_risk_share', True)
+    """
+    return f"number_of_{events}_high_risk_share"
+
+
+def number_of_events_risk(candidate: Candidate, population: Table, released: Table, events: str = "claims") -> DemographicRisk:
+    """Sizes of the classes of demographics and bins of a number of events, counted in the population.
 
     Parameters
     ----------
@@ -142,8 +162,11 @@ def number_of_claims_risk(candidate: Candidate, population: Table, released: Tab
         With `held` and `release_claims`.
     population, released
         The members with their demographics as released: member_id, or MemberID, and the member-level columns.
+    events
+        A table of events, or `ALL_EVENTS`. The bins are those of the number of claims.
     """
-    policy, held, released_claims = candidate.policy, *(rows_of(candidate.tables[name]) for name in ("held", "release_claims"))
+    policy, both = candidate.policy, (candidate.tables[name] for name in ("held", "release_claims"))
+    held, released_claims = (rows if events == ALL_EVENTS else rows_of(rows, events) for rows in both)
     section, years = policy.measured_number_of_claims, years_of(policy, held)
     shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {released_claims.sql})"""
     everybody, numbered = (Table(population.file, "scratch", f"numbered_{name}") for name in ("population", "release"))
@@ -165,6 +188,27 @@ def number_of_claims_measurements(policy: Policy, risk: DemographicRisk) -> tupl
     share = risk.share_below_k if risk.released else None
     method = Method("number_of_claims", "Anonymizing Health Data 2013, ch. 5")
     return (method.at_most(NUMBERED, "share of released members", share, limit, risk.released),)
+
+
+def number_of_events_measurements(risks: Mapping[str, DemographicRisk]) -> tuple[Measurement, ...]:
+    """What demographics and the number of rows of other tables disclose jointly; reported.
+
+    Parameters
+    ----------
+    risks
+        By table of events, or `ALL_EVENTS`: class sizes of the released members.
+    """
+    method = Method("number_of_claims", "Anonymizing Health Data 2013, ch. 5")
+    return tuple(
+        method.at_most(
+            numbered_share(events),
+            "share of released members",
+            risk.share_below_k if risk.released else None,
+            None,
+            risk.released,
+        )
+        for events, risk in risks.items()
+    )
 
 
 HIGH_RISK, SINGLED_OUT = "ordered_services_high_risk_share", "ordered_services_singled_out_share"

@@ -19,7 +19,15 @@ from deid_assets.assessments.inference_channels import by_channel, inference_fig
 from deid_assets.assessments.inference_rows import MEANINGS
 from deid_assets.assessments.kernel_input import chosen_node, node_in_words, smallest_safe_class
 from deid_assets.assessments.neighbor_attack import figure_limits, number_known, table_rows
-from deid_assets.assessments.number_of_claims import HIGH_RISK, NUMBERED, RANDOM_HIGH_RISK, RANDOM_SINGLED_OUT, SINGLED_OUT
+from deid_assets.assessments.number_of_claims import (
+    HIGH_RISK,
+    NUMBERED,
+    RANDOM_HIGH_RISK,
+    RANDOM_SINGLED_OUT,
+    SINGLED_OUT,
+    numbered_events,
+    numbered_share,
+)
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage import exposure_comparison, heritage_comparison, population_comparison, table_7_comparison
@@ -245,6 +253,14 @@ def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[t
             f"The number of claims is not assumed to be known. Of the released members, {shown(alone, 'share of members')} "
             f"share demographics and the number of claims, to within {known.width}, with fewer than "
             f"{smallest_safe_class(policy)} members of the delivery."
+        )
+    shares = {one.name: one.value for one in _measured(manifest, demographic_risk.NAME)}
+    told = {events: shares.get(numbered_share(events)) for events in numbered_events(policy)}
+    if told:
+        each = "; ".join(f"{words(events)} {shown(share, 'share of members')}" for events, share in told.items())
+        yield (
+            "The number of rows of other tables is not assumed to be known. The share of released members who share "
+            f"demographics and that number, to within {known.width}, with so few: {each}."
         )
     powers = policy.attack_sensitivity.powers
     power = policy.adversary.power if policy.adversary.power in powers else powers[0]

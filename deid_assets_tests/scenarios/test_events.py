@@ -232,6 +232,16 @@ def test_nobody_is_released_with_a_sensitive_or_unreadable_fill(released):
         assert not shown & set(theirs) and len(shown) > 300
 
 
+def test_how_many_rows_members_have_of_each_table_is_reported(released):
+    pipeline, _, _ = released
+    manifest = json.loads((pipeline.home.releases / "fills" / "0001" / "manifest.json").read_text())
+    (measured,) = [item["measurements"] for item in manifest["evidence"] if item["asset"] == "demographic_risk"]
+    told = {found["name"]: found["gating"] for found in measured if found["name"].startswith("number_of_")}
+    assert told == {f"number_of_{events}_high_risk_share": False for events in ("claims", "fills", "all_events")}
+    report = (pipeline.home.releases / "fills" / "0001" / "report.html").read_text()
+    assert "The number of rows of other tables is not assumed to be known." in " ".join(report.split())
+
+
 def test_the_release_is_verified_audited_and_accounted_for(released):
     pipeline, _, _ = released
     root = pipeline.home.root
