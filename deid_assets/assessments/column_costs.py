@@ -27,7 +27,8 @@ from deid_assets.methods.demographics.local_recoding import classes_with_ages
 from deid_assets.methods.demographics.measures import TOTAL
 from deid_assets.methods.demographics.risk import risks_at
 from deid_assets.methods.flat.classes import FlatTable
-from deid_assets.methods.lattice.column_costs import Axis, column_costs
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.column_costs import Axis, Risk, column_costs, parts
 from deid_assets.methods.lattice.predictive_tagging import Node
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -71,6 +72,66 @@ class Costs:
     what: str = HIGH_RISK
 
 
+@dataclass(frozen=True)
+class WithoutColumn:
+    """What is left of the share at high risk without a column; without its name, without all columns of its table."""
+
+    table: str
+    column: str
+    share: float
+
+
+def shares_without_columns(
+    policy: Policy, tables: PopulationTables, node: Node, keep: np.ndarray, stream_key: bytes
+) -> tuple[float, tuple[WithoutColumn, ...]]:
+    """Measure a release with everything known, and without each of its columns and tables.
+
+    Parameters
+    ----------
+    tables
+        The population.
+    node
+        The chosen one.
+    keep
+        (n,) bool over the sampled members: who is released.
+    stream_key
+        16 bytes. The draws judge nothing.
+
+    Returns
+    -------
+    tuple
+        The share of draws about released members at high risk; and for each column, by its name in the release, and each table
+        the share without it, of the same draws.
+    """
+    with search_executor() as executor:
+        computation = node_computation(policy, tables, node).on(executor).keeping(keep)
+        risk = _risk_of_claims(policy, computation, stream_key)
+        found = [WithoutColumn(table, column, risk(node, gone)) for table, column, gone in parts(_columns_by_table(policy))]
+        return risk(node, frozenset()), tuple(found)
+
+
+def _columns_by_table(policy: Policy) -> dict[str, list[str]]:
+    """The released names of the quasi-identifiers of each table."""
+    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.all}
+    found = {"members": [names[column] for column in member_columns(policy)]}
+    for table in policy.event_tables:
+        found[table] = [names[column] for column in claim_columns(policy) if policy.columns.table_of(column) == table]
+    return found
+
+
+def _risk_of_claims(policy: Policy, computation: NodeComputation, stream_key: bytes) -> Risk:
+    """The share of draws at high risk at a node, without the columns that are left out."""
+    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.all}
+    listed = [[names[column] for column in columns] for columns in (member_columns(policy), claim_columns(policy))]
+
+    @cache
+    def risk(node: Node, gone: frozenset[str]) -> float:
+        places = ([place for place, name in enumerate(own) if name in gone] for own in listed)
+        return computation.measure(computation.generalization(node, *places), stream_key, DRAWS).share
+
+    return risk
+
+
 def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: bytes) -> Costs:
     """The costs of a longitudinal policy.
 
@@ -82,7 +143,6 @@ def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: byt
         16 bytes. The draws judge nothing.
     """
     node = chosen_node(policy, tables["chosen_generalization"])
-    members, claims = member_columns(policy), claim_columns(policy)
     names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.all}
     axes = [
         Axis(" and ".join(names[column] for column in dimension.columns), tuple(names[c] for c in dimension.columns), levels)
@@ -90,18 +150,10 @@ def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: byt
     ]
     with search_executor() as executor:
         computation = node_computation(policy, PopulationTables.of(tables)).on(executor)
-
-        @cache
-        def risk(node: Node, gone: frozenset[str]) -> float:
-            places = ([i for i, column in enumerate(columns) if names[column] in gone] for columns in (members, claims))
-            return computation.measure(computation.generalization(node, *places), stream_key, DRAWS).share
-
+        risk = _risk_of_claims(policy, computation, stream_key)
         share = risk(node, frozenset())
         limit = max(policy.risk.max_high_risk_share, share)
-        columns_of = {"members": [names[column] for column in members]}
-        for table in policy.event_tables:
-            columns_of[table] = [names[column] for column in claims if policy.columns.table_of(column) == table]
-        frame = column_costs(risk, axes, columns_of, node, limit)
+        frame = column_costs(risk, axes, _columns_by_table(policy), node, limit)
     levels = dict(chosen_level_names(policy, tables))
     return Costs(frame, levels, share, limit, f"{DRAWS:,} draws about members to be released")
 

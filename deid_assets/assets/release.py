@@ -7,6 +7,7 @@ from functools import partial
 from deid_assets.assessments.absence import absence_measurements, absent_members
 from deid_assets.assessments.attribute_leaks import passed_on_leaks
 from deid_assets.assessments.candidate_rows import ReleasedRows
+from deid_assets.assessments.column_costs import shares_without_columns
 from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_of, why_not_compared
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
@@ -41,7 +42,7 @@ from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.assets import publishing
 from deid_assets.assets.counts import ReleasedCounts, told_of_dates
 from deid_assets.assets.published_tables import Made
-from deid_assets.assets.random_streams import delivery_tries, gate_stream_key, note_if_refused
+from deid_assets.assets.random_streams import delivery_tries, gate_stream_key, note_if_refused, stream_key
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.step import Step, StepLog, shapes_of, stage_asset
 from deid_assets.cluster.executors import search_executor
@@ -134,6 +135,9 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
         described = described_tables(policy, levels, staged, staged_events(policy, profiles), staged_days(policy, profiles))
         staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
         rare = rare_labels(described)
+        node = chosen_node(policy, made["chosen_generalization"])
+        of_release = kept_targets(profiles, made["suppressed_members"])
+        costs = shares_without_columns(policy, made.population, node, of_release, stream_key(step, "column costs"))
         passed = publishing.Passed(
             evidence,
             counts,
@@ -148,6 +152,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
                 proof,
                 notes_of(told) if told else (),
                 rare,
+                costs,
             ),
             still_so=lambda: standing.is_still() and counts.measured() == of_counts,
             kept=Kept(

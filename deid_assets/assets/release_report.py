@@ -15,6 +15,7 @@ import pandas as pd
 
 from deid_assets.assessments import demographic_risk, inference_channels, longitudinal_risk, neighbor_attack, worst_classes
 from deid_assets.assessments.assessment import CANARIES
+from deid_assets.assessments.column_costs import WithoutColumn
 from deid_assets.assessments.inference_channels import by_channel, inference_figure, lines
 from deid_assets.assessments.inference_rows import MEANINGS
 from deid_assets.assessments.kernel_input import chosen_node, node_in_words, smallest_safe_class
@@ -36,6 +37,7 @@ from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.worst_figures import column_costs_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node, sum_of_losses
@@ -56,6 +58,7 @@ Figures = Mapping[str, tuple[float | None, float | None]]
 def report_of(
     policy: Policy, public_edition: bytes, lattice: Table, chosen: Table, proof: OptimalityCertificate,
     dates: tuple[str, ...] = (), rare: tuple[ReportTable | None, str] = (None, ""),
+    costs: tuple[float, Sequence[WithoutColumn]] = (0.0, ()),
 ) -> bytes:  # fmt: skip
     """Render the report as one HTML file.
 
@@ -71,6 +74,8 @@ def report_of(
         Information about released dates.
     rare
         `rare_labels` of the staged files.
+    costs
+        `shares_without_columns` of the release.
     """
     node = chosen_node(policy, chosen)
     nodes = lattice.frame()
@@ -149,6 +154,7 @@ def report_of(
                 sensitivity_figure(sensitivity, *figure_limits(policy)),
                 wide=True,
             ),
+            *_cost_figures(*costs),
             *_worst_figures(manifest),
             *_inference_figures(manifest),
         ),
@@ -203,6 +209,23 @@ def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | N
         f"another gate would refuse it.{bound}",
         heights_figure(measured.assign(height=heights), policy.node_count, "information loss [part of the largest, rounded]"),
     )
+
+
+def _cost_figures(share: float, without: Sequence[WithoutColumn]) -> Iterator[ReportFigure]:
+    """What each column and table adds to the share at high risk."""
+    if without:
+        columns = sorted((one for one in without if one.column), key=lambda one: one.share)
+        yield ReportFigure(
+            "Risk by column",
+            f"Share of simulated adversaries at high risk who do not know a column, beside {shown(share, 'share of draws')} of "
+            "those who know all: the less is left, the more it adds. Of columns that tell the same none adds much, so that "
+            "each table is left out as a whole, too.",
+            column_costs_figure(
+                [(one.column, one.share) for one in columns],
+                [(f"all of {one.table}", one.share) for one in without if not one.column],
+                share,
+            ),
+        )
 
 
 def _worst_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:

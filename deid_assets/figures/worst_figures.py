@@ -1,8 +1,20 @@
-"""Figures of what an average over draws hides: the share at high risk by class, and whose flags they are."""
+"""Figures of what an average over draws hides: the share at high risk by class, whose flags they are, and by which column."""
 
 from collections.abc import Sequence
 
-from deid_assets.figures.rendering import BLUE, GREY, THRESHOLD, VERMILION, beside, new_figure, plain, rendered, styled
+from deid_assets.figures.rendering import (
+    BLUE,
+    GREY,
+    ORANGE,
+    THRESHOLD,
+    VERMILION,
+    beside,
+    name_rows,
+    new_figure,
+    plain,
+    rendered,
+    styled,
+)
 
 _WIDTH, _HEIGHT = 4.4, 2.9
 """Inches: narrow, so that the text stays legible on a phone, where a figure is scaled to the screen."""
@@ -88,4 +100,43 @@ def member_flags_figure(rows: Sequence[tuple[float, float | None]]) -> bytes:
     axes.set_xlim(0, 100)
     axes.set_xlabel("own probability of a member is above [%]")
     axes.set_ylabel("share of all draws at high risk [%]")
+    return rendered(figure)
+
+
+@styled()
+def column_costs_figure(columns: Sequence[tuple[str, float]], tables: Sequence[tuple[str, float]], share: float) -> bytes:
+    """Draw the share at high risk that is left without each column, and below, hatched, without each table.
+
+    Parameters
+    ----------
+    columns, tables
+        (name, share without it).
+    share
+        The share with everything, as a line.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no columns.
+    """
+    if not columns:
+        raise ValueError("a figure of what columns cost needs a column")
+    rows = [*columns, *tables]
+    figure, axes = new_figure(_WIDTH, 0.9 + 0.26 * len(rows))
+    longest = max(share, *(left for _, left in rows))
+    for place, (_, left) in enumerate(rows):
+        if place >= len(columns):
+            axes.barh(place, 100 * left, height=0.62, color="white", edgecolor=ORANGE, hatch="////")
+        else:
+            axes.barh(place, 100 * left, height=0.62, color=BLUE)
+        beside(axes, plain(100 * left, 2), (100 * left, place), (4, 0), va="center")
+    axes.axvline(100 * share, color=GREY, linewidth=1.2, linestyle=(0, (4, 2)))
+    name_rows(axes, [name for name, _ in rows])
+    axes.set_xlim(0, 125 * longest or 1)
+    axes.set_xlabel(f"draws at high risk without it [%]; with all: {plain(100 * share, 2)}")
     return rendered(figure)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.figures.worst_figures import class_shares_figure, member_flags_figure
+from deid_assets.figures.worst_figures import class_shares_figure, column_costs_figure, member_flags_figure
 
 AXIS = "draws at high risk [%]"
 
@@ -19,7 +19,17 @@ def test_members_are_drawn_with_their_part_of_the_flags():
     assert image == member_flags_figure([(0.1, 0.9), (0.5, 0.56), (0.9, None)])
 
 
+def test_columns_and_tables_are_drawn_with_what_is_left_without_them():
+    columns = [("LengthOfStay", 0.0013), ("Sex", 0.0021)]
+    image = column_costs_figure(columns, [("all of fills", 0.0008)], 0.0047)
+    assert all(text in image for text in (b"LengthOfStay", b"Sex", b"all of fills", b"0.13", b"0.21", b"0.08"))
+    assert b"with all: 0.47" in image and image != column_costs_figure([*columns, ("all of fills", 0.0008)], [], 0.0047)
+    assert column_costs_figure([("Sex", 0.0)], [], 0.0)
+
+
 def test_nothing_to_draw_is_an_error():
+    with pytest.raises(ValueError, match="needs a column"):
+        column_costs_figure([], [], 0.01)
     with pytest.raises(ValueError, match="needs a class"):
         class_shares_figure([], 0.05, AXIS)
     with pytest.raises(ValueError, match="needs rows"):

@@ -6,7 +6,7 @@ within the limit are what the change buys. All shares are measured on the same r
 touches their differences.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -17,6 +17,13 @@ Risk = Callable[[Node, frozenset[str]], float]
 """The share at high risk at a node, if the named columns are left out."""
 
 COLUMNS = ("table", "column", "without", "adds", "finer_without", "coarser", "finer_if_coarser")
+
+
+def parts(tables: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Yield table, column and what is left out: each column; then each of several tables, with an empty name for its column."""
+    yield from ((table, column, frozenset({column})) for table, columns in tables.items() for column in columns)
+    if len(tables) > 1:
+        yield from ((table, "", frozenset(columns)) for table, columns in tables.items())
 
 
 @dataclass(frozen=True)
@@ -91,8 +98,5 @@ def column_costs(
                 return (*left_out, risk(above, nobody), finer(above, but=place))
         return (*left_out, float("nan"), ())
 
-    rows = [row(table, column, frozenset({column})) for table, columns in tables.items() for column in columns]
-    rows.sort(key=lambda one: -one[3])
-    if len(tables) > 1:
-        rows += [row(table, "", frozenset(columns)) for table, columns in tables.items()]
+    rows = sorted((row(*part) for part in parts(tables)), key=lambda one: (one[1] == "", -one[3] if one[1] else 0.0))
     return pd.DataFrame(rows, columns=list(COLUMNS))
