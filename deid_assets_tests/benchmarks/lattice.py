@@ -29,7 +29,7 @@ from deid_assets.methods.long_tail.truncation import claims_cap, claims_of_units
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.models import Policy
 from deid_assets.release.manifest.certificate import certificate_editions, certificate_problems
-from deid_assets.stages import STAGE_OF
+from deid_assets.stages import STAGE_OF, asset_of
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
 from deid_assets_tests.benchmarks.timing import head, machine, row
@@ -40,8 +40,13 @@ KEY = bytes(range(16))
 
 def tables_of(delivery: str) -> Callable[[str], Table]:
     """Handles on the assets of the default policy for a delivery."""
-    file = Home.here().store / POLICY / f"{delivery}.duckdb"
-    return lambda name: Table(file, STAGE_OF[name], name)
+    file, policy = Home.here().store / POLICY / f"{delivery}.duckdb", policy_called(POLICY)
+
+    def table(name: str) -> Table:
+        asset = asset_of(policy, name)
+        return Table(file, STAGE_OF[asset], asset)
+
+    return table
 
 
 def claims(delivery: str) -> None:
