@@ -23,6 +23,7 @@ from deid_assets.figures.rendering import (
     THRESHOLD,
     VERMILION,
     beside,
+    name_rows,
     new_figure,
     plain,
     rendered,
@@ -55,11 +56,6 @@ def claims_per_member_figure(counts_before: ArrayLike, counts_after: ArrayLike, 
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not of two columns.
     """
     figure, axes = new_figure(6.0, 3.8)
     curves = [_survival(counts) for counts in (counts_before, counts_after)]
@@ -130,10 +126,8 @@ def class_size_figure(edges_and_members: Sequence[tuple[int, int]], k: int) -> b
         axes, f"at high risk below k = {k}", (1, safe_from - 0.5), (0, 3), xycoords=("axes fraction", "data"),
         ha="right", fontsize=9, fontweight="bold",
     )  # fmt: skip
-    axes.set_yticks(range(len(bars)), [_range_text(low, high) for low, high, _ in bars])
-    axes.set_ylim(len(bars) - 0.4, -0.9)
+    name_rows(axes, [_range_text(low, high) for low, high, _ in bars], below=0.6, above=0.9)
     axes.set_xlim(0, axes.get_xlim()[1] * 1.18 if whole else 1)
-    axes.tick_params(axis="y", length=0)
     axes.set_xlabel("released members [%]")
     axes.set_ylabel("class size in\nthe population")
     return rendered(figure)
@@ -153,24 +147,14 @@ def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None,
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows.
     """
-    if not rows:
-        raise ValueError("a figure of gates needs gates")
     figure, axes = new_figure(4.2, 1.0 + 0.6 * len(rows))
     numbers = [100 * number for _, *of_gate in rows for number in of_gate if _known(number)]
     axes.set_xlim(0, 1.25 * max(numbers, default=1.0) or 1.0)
     for place, (_, value, bound, threshold) in enumerate(rows):
         _gate(axes, place, *(100 * number if _known(number) else None for number in (value, bound, threshold)))
-    axes.set_yticks(
-        range(len(rows)), [textwrap.fill(words(name), 22, break_long_words=False, break_on_hyphens=False) for name, *_ in rows]
-    )
-    axes.set_ylim(len(rows) - 0.5, -0.6)
-    axes.tick_params(axis="y", length=0)
+    names = [textwrap.fill(words(name), 22, break_long_words=False, break_on_hyphens=False) for name, *_ in rows]
+    name_rows(axes, names, above=0.6)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("probability [%]")
     return rendered(figure)
@@ -203,8 +187,6 @@ def _survival(counts: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float6
     table = np.asarray(counts, dtype=float)
     if table.size == 0:
         return np.empty(0), np.empty(0)
-    if table.ndim != 2 or table.shape[1] != 2:
-        raise ValueError("a histogram has two columns: the number of claims, and the members with so many")
     table = table[np.argsort(table[:, 0])]
     claims, members = table[:, 0], np.maximum(table[:, 1], 0)  # noisy counts may be negative
     at_least = members[::-1].cumsum()[::-1]
@@ -319,8 +301,6 @@ def truncation_figure(compared: pd.DataFrame, needed: int) -> bytes:
     axes.set_xscale("log")
     axes.set_xlim(100 * _LEAST, 100)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value, 6))
-    axes.set_yticks(range(len(compared)), [words(name) for name in compared["method"]])
-    axes.set_ylim(len(compared) - 0.4, -0.5)
-    axes.tick_params(axis="y", length=0, pad=9)
+    name_rows(axes, [words(name) for name in compared["method"]], below=0.6, pad=9)
     axes.set_xlabel(f"claims removed [%]; each bin must contain {needed} members or none")
     return rendered(figure)

@@ -89,14 +89,7 @@ def lattice_figure(
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no nodes or no dimensions.
     """
-    if not len(nodes) or not dimensions:
-        raise ValueError("a lattice figure needs nodes and dimensions")
     levels = {name: nodes[name].to_numpy(dtype=np.int64) for name in dimensions}
     sizes = {name: int(values.max()) + 1 for name, values in levels.items()}
     row_names, column_names = list(dimensions[::2]), list(dimensions[1::2])
@@ -147,14 +140,7 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no nodes.
     """
-    if not len(nodes):
-        raise ValueError("a heights figure needs nodes")
     height, y = nodes["height"].to_numpy(dtype=float), nodes["loss"].to_numpy(dtype=float)
     decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
     x = height + np.where(decisions == "candidate", _ASIDE, -_ASIDE)
@@ -208,14 +194,7 @@ def frontier_figure(
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no nodes.
     """
-    if not len(nodes):
-        raise ValueError("a frontier figure needs nodes")
     nodes = nodes.assign(share=nodes["share"].where(~nodes["chosen"].astype(bool), nodes["share"].fillna(nodes["upper"])))
     nodes = nodes[nodes["share"].notna()]
     loss, share, lower, upper = (nodes[name].to_numpy(dtype=float) for name in ("loss", "share", "lower", "upper"))
@@ -236,20 +215,13 @@ def frontier_figure(
     _plot_nodes(axes, loss, shown, decisions, chosen, hollow=suppressed)
     if suppressed:
         at, before, after = loss[chosen][0], shown[chosen][0], max(without_suppressed, zero)
-        axes.annotate(
-            "",
-            (at, after),
-            (at, before),
-            zorder=4.5,
-            arrowprops={"arrowstyle": "-|>", "color": rendering.BLACK, "linewidth": 1.2},
-        )
+        arrow = {"arrowstyle": "-|>", "color": rendering.BLACK, "linewidth": 1.2}
+        axes.annotate("", (at, after), (at, before), zorder=4.5, arrowprops=arrow)
         axes.plot(at, after, "*", markersize=15, color=rendering.BLACK, markeredgecolor="white", zorder=5)
     limit = max(threshold, zero)
     axes.axhline(limit, color=rendering.THRESHOLD, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
-    axes.annotate(
-        f"at most {rendering.percent(threshold)}", (1, limit), xycoords=("axes fraction", "data"), xytext=(-2, 3),
-        textcoords="offset points", ha="right", va="bottom", fontsize=8,
-    )  # fmt: skip
+    text, at_the_edge = f"at most {rendering.percent(threshold)}", ("axes fraction", "data")
+    rendering.beside(axes, text, (1, limit), (-2, 3), xycoords=at_the_edge, ha="right", va="bottom")
     _share_axis(axes, smallest, zero, bool((positive <= 0).any()), float(max(upper.max(), limit)))
     axes.set_xlabel(loss_label)
     axes.set_ylabel(f"{risk_label} [%]")

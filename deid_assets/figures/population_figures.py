@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from deid_assets.figures.heritage import TABLE_6
-from deid_assets.figures.rendering import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure, plain, rendered, styled
+from deid_assets.figures.rendering import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, beside, new_figure, plain, rendered, styled
 
 _PERIODS = {
     1: ("year 1", BLUE, "o"), 2: ("year 2", GREEN, "s"), 3: ("year 3", PURPLE, "^"), 0: ("all years", ORANGE, "D"),
@@ -46,8 +46,7 @@ def inpatient_figure(shares: Mapping[tuple[int, tuple[str, ...]], float], at_mos
     )
     if at_most is not None:
         axes.axhline(100 * at_most, color=GREY, linewidth=1.2, linestyle=(0, (5, 2)))
-        beside = (0.6, 100 * at_most)
-        axes.annotate(f"at most {plain(100 * at_most)}", beside, xytext=(0, 3), textcoords="offset points")
+        beside(axes, f"at most {plain(100 * at_most)}", (0.6, 100 * at_most), (0, 3), fontsize=9)
     axes.set_yscale("log")
     axes.set_ylim(100 * _LEAST * 0.8, 130)
     axes.yaxis.set_major_formatter(lambda value, _: plain(value))

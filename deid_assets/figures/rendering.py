@@ -101,10 +101,10 @@ def sample(label: str, **style: Any) -> "Line2D":
     return Line2D([], [], label=label, **style)
 
 
-def name_rows(axes: "Axes", names: Sequence[str], **look: Any) -> None:
-    """Name what was drawn at 0, 1, ... from the top; `look` is what else the labels look like."""
+def name_rows(axes: "Axes", names: Sequence[str], below: float = 0.5, above: float = 0.5, **look: Any) -> None:
+    """Name what was drawn at 0, 1, ... from the top; room in rows below and above; `look` is what else the labels look like."""
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylim(len(names) - 1 + below, -above)
     axes.tick_params(axis="y", length=0, **look)
 
 

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from deid_assets.figures import rendering
 from deid_assets.figures.heritage import TABLE_7
@@ -23,14 +24,7 @@ def sensitivity_figure(
     ----------
     rows
         (name of the assumption, power, {figure: (value, bound)}), probabilities; `attack_sensitivity.table_rows`.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows.
     """
-    if not rows:
-        raise ValueError("a figure of the sensitivity analysis needs cells")
     cells = tuple((name, power, *(found[figure] for figure in _MARKS)) for name, power, found in rows)
     return _drawn(cells, unconditional_at_most, given_membership_at_most)
 
@@ -65,17 +59,14 @@ def _drawn(
             axes.plot(s0, place, "D", markersize=5, color=rendering.BLACK, markerfacecolor="none", zorder=5)
         values = (found[of][0] for of in _MARKS)
         numbers = ["not measured" if value is None else rendering.plain(100 * value, 2) for value in values]
-        axes.annotate(
-            " / ".join(numbers), (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
-            textcoords="offset points", va="center", fontsize=8, color=rendering.GREY,
-        )  # fmt: skip
+        at_the_edge: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "color": rendering.GREY}
+        rendering.beside(axes, " / ".join(numbers), (1, place), (4, 0), **at_the_edge)
     for figure_name, limit in limits.items():
         if limit is not None:
             axes.axvline(100 * limit, color=rendering.THRESHOLD, linewidth=1.2, linestyle=(0, (4, 2)))
-            axes.annotate(
-                f"at most {rendering.plain(100 * limit)}: {_MARKS[figure_name][2]}", (100 * limit, len(rows) - 0.6),
-                xytext=(-2, 0), textcoords="offset points", rotation=90, ha="right", va="bottom", fontsize=7.5,
-            )  # fmt: skip
+            text = f"at most {rendering.plain(100 * limit)}: {_MARKS[figure_name][2]}"
+            upright: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 7.5}
+            rendering.beside(axes, text, (100 * limit, len(rows) - 0.6), (-2, 0), **upright)
     rendering.name_rows(axes, names, labelsize=8)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(lambda value, _: rendering.plain(value))

@@ -23,14 +23,7 @@ def waterfall_figure(rows: Sequence[tuple[str, float]], axis: str) -> bytes:
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows.
     """
-    if not rows:
-        raise ValueError("a waterfall needs at least one step")
     figure, axes = new_figure(6.4, 1.0 + 0.34 * len(rows))
     before = 1.0
     for place, (_, left) in enumerate(rows):
@@ -40,11 +33,9 @@ def waterfall_figure(rows: Sequence[tuple[str, float]], axis: str) -> bytes:
         text = f"{plain(100 * left)} %" + (f", less {plain(100 * lost)}" if lost > 0 else "")
         beside(axes, text, (100 * max(before, left), place), (4, 0), va="center")
         before = left
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    name_rows(axes, [name for name, _ in rows], below=0.6, above=0.6)
     axes.set_xlim(0, 128)
     axes.set_xticks([0, 25, 50, 75, 100])
-    axes.tick_params(axis="y", length=0)
     axes.set_xlabel(axis)
     return rendered(figure)
 
@@ -64,14 +55,7 @@ def before_and_after_figure(rows: Sequence[tuple[str, float, float]], axis: str)
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows.
     """
-    if not rows:
-        raise ValueError("the figure needs at least one row")
     figure, axes = new_figure(6.4, 1.1 + 0.3 * len(rows))
     places = range(len(rows))
     for place, (_, before, after) in enumerate(rows):
@@ -104,16 +88,9 @@ def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | 
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows.
     """
     from matplotlib.patches import Patch
 
-    if not rows:
-        raise ValueError("a figure of gains needs at least one target")
     kinds: dict[str, dict[str, Any]] = {"of the gain": {"color": BLUE}, "of what labels of claims add": _HATCHED}
     figure, axes = new_figure(4.4, 1.3 + 0.72 * len(rows))
     lowest, highest = 0.0, 100.0
@@ -150,14 +127,7 @@ def nodes_figure(rows: Sequence[tuple[str, tuple[float, float, float], bool]]) -
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows.
     """
-    if not rows:
-        raise ValueError("a figure of nodes needs at least one node")
     figure, axes = new_figure(4.4, 1.0 + 0.4 * len(rows))
     for place, (_, share, published) in enumerate(rows):
         value, low, high = (100 * number for number in share)

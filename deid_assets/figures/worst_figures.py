@@ -37,16 +37,9 @@ def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], li
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no classes.
     """
     from matplotlib.ticker import MaxNLocator
 
-    if not classes:
-        raise ValueError("a figure of classes needs a class")
     figure, axes = new_figure(_WIDTH, _HEIGHT)
     for place, (share, bound) in enumerate(classes, start=1):
         if share is None:
@@ -82,14 +75,7 @@ def member_flags_figure(rows: Sequence[tuple[float, float | None]]) -> bytes:
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows.
     """
-    if not rows:
-        raise ValueError("a figure of members needs rows")
     figure, axes = new_figure(_WIDTH, _HEIGHT)
     drawn = [(100 * own, 100 * share) for own, share in rows if share is not None]
     axes.plot([own for own, _ in drawn], [share for _, share in drawn], "o-", color=BLUE, linewidth=1.6, markersize=4.5)

@@ -30,7 +30,3 @@ def test_columns_and_tables_are_drawn_with_what_is_left_without_them():
 def test_nothing_to_draw_is_an_error():
     with pytest.raises(ValueError, match="needs a column"):
         column_costs_figure([], [], 0.01)
-    with pytest.raises(ValueError, match="needs a class"):
-        class_shares_figure([], 0.05, AXIS)
-    with pytest.raises(ValueError, match="needs rows"):
-        member_flags_figure([])
