@@ -121,7 +121,7 @@ def published(policy: CohortPolicy, cells: Cells) -> PublishedLevels:
         return PublishedLevels(node, levels, (levels["age"],), np.zeros(cells.records, dtype=np.int64))
     grouping = ("geography", "state") if old.by == "state" else ("ethnicity", levels["ethnicity"].name)
     found = recode_old_ages(cells, stated, reference_of(cells), old.levels, grouping, bar_of(question_of(policy)))
-    if not found.possible:
+    if found["old_ages"].isna().any():
         raise RefusedError(
             f"refused: at every level of demographics.old_ages, a {old.by} is riskier than under Safe Harbor; list a coarser "
             "level, or leave old_ages out and state coarser levels"
@@ -129,7 +129,7 @@ def published(policy: CohortPolicy, cells: Cells) -> PublishedLevels:
     years = demographics.age.values.to_numpy()
     ages = tuple(recoded_ages(levels["age"], demographics.age.level(name), years) for name in old.levels)
     groups, _ = groups_by(cells, *grouping)
-    chosen = found.table["old_ages"].map({name: at for at, name in enumerate(old.levels)}).to_numpy(dtype=np.int64)
+    chosen = found["old_ages"].map({name: at for at, name in enumerate(old.levels)}).to_numpy(dtype=np.int64)
     return PublishedLevels(node, levels, ages, chosen[groups])
 
 

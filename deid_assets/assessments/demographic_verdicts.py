@@ -450,7 +450,7 @@ def old_ages_of(
     ethnicity = cells.demographics.ethnicity
     chosen = ethnicity.levels[policy.node(cells.demographics)[names.index(ETHNICITY)]].name
     grouping = ("geography", "state") if by == STATE else (ETHNICITY, chosen)
-    table = recode_old_ages(cells, policy, reference_of(cells), levels, grouping, bar_of(question)).table.set_index("group")
+    table = recode_old_ages(cells, policy, reference_of(cells), levels, grouping, bar_of(question)).set_index("group")
     if table["old_ages"].isna().any():
         return RecodedOldAges(policy, by, {}, tuple(levels))
     joined = small_groups(table["records"])

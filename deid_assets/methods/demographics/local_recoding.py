@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,40 +14,12 @@ from deid_assets.errors import PolicyError
 from deid_assets.methods.demographics.attributes import CohortAttributes, Level
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
 from deid_assets.methods.demographics.discovery import Bar
-from deid_assets.methods.demographics.measures import Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_and_errors
 from deid_assets.methods.demographics.spread import ClassSizes
 
 FIRST_OLD_AGE = 90
-
-
-@dataclass(frozen=True, eq=False)
-class LocalRecoding:
-    """A policy whose old ages are published in the detail that each group allows.
-
-    Attributes
-    ----------
-    policy
-        The policy of all other values.
-    attribute, level
-        The attribute and level whose classes are the groups.
-    table
-        One row for each group: group | records | old_records, those from the first old age on | old_ages, the name of the
-        finest level of old ages that is no riskier in this group than the reference; missing if none is | for each measure its
-        risk and that of the reference.
-    """
-
-    policy: DemographicPolicy
-    attribute: str
-    level: str
-    table: pd.DataFrame
-
-    @property
-    def possible(self) -> bool:
-        """Whether every group has a level, so that neither the cohort nor a group is riskier than under the reference."""
-        return bool(self.table["old_ages"].notna().all())
 
 
 def recoded_ages(young: Level, old: Level, years: Sequence[int], first_old: int = FIRST_OLD_AGE) -> Level:
@@ -79,7 +51,7 @@ def recode_old_ages(
     by: tuple[str, str],
     bar: Bar | None = None,
     first_old: int = FIRST_OLD_AGE,
-) -> LocalRecoding:
+) -> pd.DataFrame:
     """Choose for each group the finest old ages at which the group is at no more risk than under the reference.
 
     Groups are published, so that no class has records of two groups: the choice in one group changes nothing in another, and
@@ -100,6 +72,12 @@ def recode_old_ages(
     bar
         When a group is no riskier; if the bar has groups of its own, such as states, then in each of them. By default if the
         expected total risk does not exceed that of the reference.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each group: group | records | old_ages, the name of the finest level of old ages that is no riskier in this
+        group than the reference; missing if none is. If every group has a level, neither the cohort nor a group is riskier.
 
     Raises
     ------
@@ -122,28 +100,19 @@ def recode_old_ages(
     counter = ClassCounter(cells, parts)
     threshold, error = risks_and_errors(counter.at(reference.node(demographics)), bar.measures, len(part_of))
     classes = [counter.with_ages(level, node) for level in levels]
-    risks, errors = np.array([risks_and_errors(own, bar.measures, len(part_of)) for own in classes]).swapaxes(0, 1)
-    compared = risks
+    compared, errors = np.array([risks_and_errors(own, bar.measures, len(part_of)) for own in classes]).swapaxes(0, 1)
     if bar.confidence is not None:
         compared = np.stack([bounded_risks(own, bar.measures, len(part_of), bar.confidence).upper for own in classes])
     failing: np.ndarray = np.any(~no_riskier(compared, threshold, errors + error), axis=1)
     passes = np.stack([np.bincount(part_of, weights=failing[at], minlength=len(labels)) == 0 for at in range(len(levels))])
     chosen = np.where(passes.any(axis=0), passes.argmax(axis=0), -1)
-    is_old = years[cells.codes[:, 0]] >= first_old
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "group": labels,
             "records": np.bincount(groups, minlength=len(labels)),
-            "old_records": np.bincount(groups[is_old], minlength=len(labels)),
             "old_ages": pd.array([old_ages[number] if number >= 0 else None for number in chosen], dtype="str"),
         }
     )
-    for number, measure in enumerate(bar.measures):
-        own = np.stack([_together(measure, level[number], part_of, len(labels)) for level in risks])
-        own = own[np.maximum(chosen, 0), np.arange(len(labels))]
-        table[measure.name] = np.where(chosen >= 0, own, np.nan)
-        table[f"{measure.name} of the reference"] = _together(measure, threshold[number], part_of, len(labels))
-    return LocalRecoding(policy, *by, table)
 
 
 def _publishes(node: Node, demographics: CohortAttributes, grouping: tuple[str, str]) -> bool:
@@ -160,15 +129,6 @@ def _parts(cells: Cells, groups: np.ndarray, within: tuple[str, str] | None) -> 
     other, labels = groups_by(cells, *within)
     present, parts = np.unique(groups * len(labels) + other, return_inverse=True)
     return parts, present // len(labels)
-
-
-def _together(measure: Measure, risks: np.ndarray, part_of: np.ndarray, groups: int) -> np.ndarray:
-    """Return (groups,) float: the risks of each group's parts, added up or the largest taken."""
-    if measure.sums:
-        return np.bincount(part_of, weights=risks, minlength=groups)
-    found = np.zeros(groups)
-    np.maximum.at(found, part_of, risks)
-    return found
 
 
 def classes_with_ages(cells: Cells, node: Node, ages: Sequence[Level], level_of: np.ndarray, groups: np.ndarray) -> Classes:

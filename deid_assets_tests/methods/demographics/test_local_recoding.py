@@ -23,7 +23,7 @@ from deid_assets.methods.demographics.local_recoding import recode_old_ages, rec
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.population import EVENLY, cells_of, population_of
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at, risks_of_policies
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
 from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import small_cells
 
@@ -54,7 +54,7 @@ class TestThreeStates:
     def test_each_state_gets_the_finest_old_ages_that_it_carries(self):
         # Safe Harbor: three records of ten alike, and three of 30 times as many as are in a year of age. In bands of five
         # years, the young are among 50, which leaves .24 and more for the old.
-        table = self.recoded.table.set_index("group")
+        table = self.recoded.set_index("group")
         assert table["old_ages"].tolist() == ["1 year", "5 years", "10 years"]
         for state, people in (("MN", 100), ("TN", 4), ("WA", 1)):
             budget = 3 / 10 + 3 / (30 * people)
@@ -62,16 +62,9 @@ class TestThreeStates:
             risks["5 years, 90+"] = 3 / (30 * people)
             finest = next(name for name in OLD_AGES if 3 / 50 + risks[name] <= budget)
             assert table.loc[state, "old_ages"] == finest
-            assert table.loc[state, TOTAL.name] == pytest.approx(3 / 50 + risks[finest])
-            assert table.loc[state, f"{TOTAL.name} of the reference"] == pytest.approx(budget)
 
     def test_counts(self):
-        assert self.recoded.table["records"].tolist() == [6, 6, 6] and self.recoded.table["old_records"].tolist() == [3, 3, 3]
-
-    def test_states_add_up_to_a_cohort_that_is_no_riskier(self):
-        assert self.recoded.possible
-        reference = risks_of_policies(cells(), [safe_harbor()], [TOTAL])["risk"][0]
-        assert self.recoded.table[TOTAL.name].sum() <= reference
+        assert self.recoded["records"].tolist() == [6, 6, 6]
 
 
 def test_a_group_that_carries_nothing_has_no_old_ages():
@@ -83,8 +76,7 @@ def test_a_group_that_carries_nothing_has_no_old_ages():
         ("geography", "state"),
         Bar((TOTAL, LARGEST)),
     )
-    assert not recoded.possible and recoded.table["old_ages"].isna().all()
-    assert recoded.table[TOTAL.name].isna().all()
+    assert recoded["old_ages"].isna().all()
 
 
 def test_the_policy_must_publish_the_groups():
@@ -136,7 +128,7 @@ def test_every_group_is_no_riskier_in_every_state(drawn, measure, confidence, da
     found = recode_old_ages(known, policy, reference, ["years", "pairs"], ("ethnicity", "two"), bar, first_old=4)
     years = known.demographics.age
     kept = known.codes
-    for row in found.table.itertuples(index=False):
+    for row in found.itertuples(index=False):
         passing = []
         for name in ("years", "pairs"):
             level = recoded_ages(years.level(young), years.level(name), list(range(8)), first_old=4)
@@ -162,4 +154,4 @@ def test_a_guess_is_compared_at_its_upper_bound():
     states = ("geography", "state")
     by_expected = recode_old_ages(spanned_cells(), FIVE_YEAR, safe_harbor(), OLD_AGES, states, Bar())
     by_bound = recode_old_ages(spanned_cells(), FIVE_YEAR, safe_harbor(), OLD_AGES, states, Bar(confidence=0.99))
-    assert by_expected.table["old_ages"].iloc[0] == "1 year" and by_bound.table["old_ages"].iloc[0] == "5 years"
+    assert by_expected["old_ages"].iloc[0] == "1 year" and by_bound["old_ages"].iloc[0] == "5 years"
