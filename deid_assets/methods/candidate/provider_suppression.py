@@ -51,8 +51,6 @@ def pattern_counts(reference: Table, pattern: Sequence[str] = PATTERN, identifie
 
     A pattern without any identifier is not included.
     """
-    if not pattern or not identifiers:
-        raise ValueError("name at least one pattern column and one identifier")
     columns = ", ".join(quoted(name) for name in pattern)
     # One DISTINCT per identifier: count(DISTINCT ..) of several columns takes twice the memory, and DuckDB then expects
     # so many patterns that it builds its hash table from the claims instead.
@@ -65,13 +63,7 @@ def pattern_counts(reference: Table, pattern: Sequence[str] = PATTERN, identifie
     return f"SELECT {columns}, {counts} FROM ({distinct}) GROUP BY {columns}"
 
 
-def suppress_identifiers(
-    released: Table,
-    reference: Table,
-    needed: int,
-    pattern: Sequence[str] = PATTERN,
-    identifiers: Sequence[str] = IDENTIFIERS,
-) -> str:
+def suppress_identifiers(released: Table, reference: Table, needed: int, pattern: Sequence[str] = PATTERN) -> str:
     """SELECT the released claims; an identifier is NULL if its pattern has fewer than `needed` identifiers.
 
     Parameters
@@ -83,7 +75,7 @@ def suppress_identifiers(
         eligible claims of the delivery. Identifiers of a pattern that is not in it are blanked.
     needed
         Smallest count that keeps an identifier; see `providers_needed`.
-    pattern, identifiers
+    pattern
         Column names in both tables.
 
     Raises
@@ -91,19 +83,19 @@ def suppress_identifiers(
     StoreError
         If a name is not an identifier.
     ValueError
-        If no name is given, or if `needed` is below 1.
+        If `needed` is below 1.
     """
     kept = ", ".join(
         f"CASE WHEN p.{quoted(f'n_{name}')} >= {_checked(needed)} THEN c.{quoted(name)} END AS {quoted(name)}"
-        for name in identifiers
+        for name in IDENTIFIERS
     )
     same = " AND ".join(f"c.{quoted(name)} IS NOT DISTINCT FROM p.{quoted(name)}" for name in pattern)
     return f"""
-        WITH p AS MATERIALIZED ({pattern_counts(reference, pattern, identifiers)})
+        WITH p AS MATERIALIZED ({pattern_counts(reference, pattern)})
         SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN p ON {same}"""
 
 
-def blanked_shares(claims: Table, left: str, identifiers: Sequence[str] = IDENTIFIERS) -> dict[str, float]:
+def blanked_shares(claims: Table, left: str) -> dict[str, float]:
     """Return for each identifier the share of its occurrences on the claims that is blanked; 0 if there are none.
 
     Parameters
@@ -111,9 +103,9 @@ def blanked_shares(claims: Table, left: str, identifiers: Sequence[str] = IDENTI
     left
         A SELECT of the same claims after suppression.
     """
-    counts = ", ".join(f"count({quoted(name)}) AS {quoted(name)}" for name in identifiers)
+    counts = ", ".join(f"count({quoted(name)}) AS {quoted(name)}" for name in IDENTIFIERS)
     before, after = (claims.query(f"SELECT {counts} FROM {source}").iloc[0] for source in (claims.sql, f"({left})"))
-    return {name: float(1 - after[name] / before[name]) if before[name] else 0.0 for name in identifiers}
+    return {name: float(1 - after[name] / before[name]) if before[name] else 0.0 for name in IDENTIFIERS}
 
 
 def _checked(needed: int) -> int:

@@ -86,7 +86,7 @@ class Attribute:
     Raises
     ------
     ValueError
-        If two levels have one name or join the same values, or if a level or the shares have another length.
+        If two levels have one name or join the same values.
     """
 
     name: str
@@ -102,12 +102,6 @@ class Attribute:
         names = [*(level.name for level in self.levels), *self.aliases]
         if not self.values.is_unique or len(set(names)) != len(names) or not names:
             raise ValueError(f"{self.name}: values and names of levels must be distinct, and there must be a level")
-        if any(len(level.codes) != len(self.values) for level in self.levels):
-            raise ValueError(f"{self.name}: every level must give a class to each of the {len(self.values)} values")
-        if self.shares is not None and (
-            np.shape(self.shares) != (len(self.values),) or np.min(self.shares) < 0 or abs(np.sum(self.shares) - 1) > 1e-9
-        ):
-            raise ValueError(f"{self.name}: shares must be one number from 0 to 1 for each value, with sum 1")
         refines = np.array([[finer.refines(coarser) for coarser in self.levels] for finer in self.levels])
         if np.any(refines & refines.T & ~np.eye(len(self.levels), dtype=bool)):
             raise ValueError(f"{self.name}: two levels join the same values")
@@ -180,8 +174,7 @@ class CohortAttributes:
     Raises
     ------
     ValueError
-        If the values of age are not consecutive years, two attributes have one name, or shares are given for a counted
-        attribute or lack for a date.
+        If the values of age are not consecutive years, or two attributes have one name.
     """
 
     age: Attribute
@@ -196,10 +189,6 @@ class CohortAttributes:
             raise ValueError("the values of age must be consecutive years")
         if len({attribute.name for attribute in self.attributes}) != len(self.attributes):
             raise ValueError("attributes must have different names")
-        if any(attribute.shares is not None for attribute in (self.age, self.ethnicity, self.geography, self.sex)):
-            raise ValueError("a population table counts age, ethnicity, geography and sex; shares are for dates")
-        if any(date.shares is None for date in self.dates):
-            raise ValueError("a date needs shares: no population table counts it")
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -247,8 +236,6 @@ def age_bands(years: Iterable[int], width: int, top: int | None = None) -> Level
     >>> age_bands(range(87, 93), 1, 90).labels
     ('87', '88', '89', '90+')
     """
-    if width < 1:
-        raise ValueError("a band of ages needs at least one year")
 
     def label(age: int) -> str:
         if top is not None and age >= top:

@@ -56,10 +56,6 @@ class Bar:
     by: tuple[str, str] | None = None
     confidence: float | None = None
 
-    def __post_init__(self) -> None:
-        if not self.measures:
-            raise ValueError("name at least one measure")
-
 
 @dataclass(frozen=True, eq=False)
 class Discovery:

@@ -47,10 +47,6 @@ class GompertzSurvival:
     hazard: float
     growth: float
 
-    def __post_init__(self) -> None:
-        if self.hazard < 0 or self.growth < 0:
-            raise ValueError("hazard and growth must not be negative")
-
     def shares(self, years: int) -> np.ndarray:
         """Return (years,) float, sum 1: the share of each single year of age."""
         after = np.arange(years, dtype=np.float64)

@@ -125,8 +125,6 @@ def bounded_risks(classes: Classes, measures: Sequence[Measure], groups: int, co
     Joag-Dev K, Proschan F (1983). Negative association of random variables. doi:10.1214/aos/1176346079
     Shao QM (2000). A comparison theorem on moment inequalities. doi:10.1023/A:1007849609234
     """
-    if not 0 < confidence < 1:
-        raise ValueError("confidence must be between 0 and 1")
     first, variance = expected(classes.sizes, measures)
     certain = classes.sizes.certain
     nobody = _risks_of(certain, measures)

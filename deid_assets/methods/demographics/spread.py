@@ -42,10 +42,6 @@ class ClassSizes:
     rest: np.ndarray
     share: np.ndarray
 
-    def at_mean(self) -> np.ndarray:
-        """Return (classes,) float: c + sum R p, the expected sizes."""
-        return self.certain + np.sum(self.rest * self.share, axis=0)
-
 
 def plug_in(sizes: ClassSizes, measures: Sequence[Measure]) -> np.ndarray:
     """Return (measures, classes) float: the risk of a record in a class of exactly the expected size.
@@ -56,7 +52,7 @@ def plug_in(sizes: ClassSizes, measures: Sequence[Measure]) -> np.ndarray:
     >>> plug_in(two_known, [Measure("total")]).tolist()
     [[0.25]]
     """
-    means = sizes.at_mean()
+    means = sizes.certain + np.sum(sizes.rest * sizes.share, axis=0)
     return np.stack([measure.of(means) for measure in measures])
 
 

@@ -208,7 +208,9 @@ def several_valued(
     whole = holders / whole_sizes.sum()
     in_common = np.zeros(whole_sizes.size, dtype=bool)
     in_common[group[(count == whole_sizes[group]) & (holders < whole_sizes.sum())[rank]]] = True
-    distance = _distances(group, rank, count / whole_sizes[group], whole, whole_sizes.size, _furthest)
+    distance = _distances(
+        group, rank, count / whole_sizes[group], whole, whole_sizes.size, lambda difference: np.abs(difference).max(axis=1)
+    )
     return ClassDisclosure(
         whole_sizes.size,
         int(whole_sizes.sum()),
@@ -227,10 +229,6 @@ def _equal(difference: NDArray) -> NDArray:
 def _ordered(difference: NDArray) -> NDArray:
     steps = difference.shape[1] - 1
     return np.abs(np.cumsum(difference, axis=1)[:, :-1]).sum(axis=1) / max(steps, 1)
-
-
-def _furthest(difference: NDArray) -> NDArray:
-    return np.abs(difference).max(axis=1)
 
 
 def _distances(

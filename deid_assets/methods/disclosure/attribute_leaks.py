@@ -171,14 +171,11 @@ class Together:
     ----------
     columns
         Their names, in the order given.
-    withheld
-        Name of the withheld label.
     fall
         Lambda of all columns together.
     """
 
     columns: tuple[str, ...]
-    withheld: str
     fall: float
 
 
@@ -218,7 +215,7 @@ def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
         return Told()
     alike = _Cells(shown.astype(np.int64) * values + column, label, labels)
     # The guess without the column is the same for all records of one released label.
-    guessed = known.chance_of(alike.cell // values * labels + alike.label)
+    guessed = known.chance[np.searchsorted(known.pairs, alike.cell // values * labels + alike.label)]
     left = len(label) - alike.right.sum() - guessed[alike.alone].sum()
     whole = alike.size[alike.number]
     sure = (alike.count >= SURE * whole) & (whole >= min(k, LEAST_ALIKE))
@@ -294,13 +291,13 @@ def _together(
     # A column that reveals the label alone is judged alone; it would do so in any combination.
     others = [name for name in columns if alone[name] <= limit_alone]
     pairs = itertools.combinations(others, 2)
-    found = [Together(pair, withheld.name, _fall(columns, pair, withheld, k)) for pair in pairs]
+    found = [Together(pair, _fall(columns, pair, withheld, k)) for pair in pairs]
     if not found:
         return []
     best = grown = max(found, key=lambda one: one.fall)
     while len(grown.columns) < min(COLUMNS_TOGETHER, len(others)) and grown.fall <= limit:
         larger = [
-            Together((*grown.columns, name), withheld.name, _fall(columns, (*grown.columns, name), withheld, k))
+            Together((*grown.columns, name), _fall(columns, (*grown.columns, name), withheld, k))
             for name in others
             if name not in grown.columns
         ]
@@ -369,8 +366,8 @@ class _Cells:
     """
 
     def __init__(self, cells: np.ndarray, label: np.ndarray, labels: int):
-        self._pairs, self.count = _counted(cells.astype(np.int64) * labels + label)
-        self.cell, self.label = self._pairs // labels, self._pairs % labels
+        self.pairs, self.count = _counted(cells.astype(np.int64) * labels + label)
+        self.cell, self.label = self.pairs // labels, self.pairs % labels
         first = np.r_[True, self.cell[1:] != self.cell[:-1]]
         starts = np.flatnonzero(first)
         self.number = np.cumsum(first) - 1
@@ -387,11 +384,7 @@ class _Cells:
         chance[alone] = 0.0
         self.right = chance * most
         self.alone = alone[self.number]
-        self._chance = np.where(leads, chance[self.number], 0.0)
-
-    def chance_of(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the probability that a record with a given (cell, label) code is predicted correctly."""
-        return self._chance[np.searchsorted(self._pairs, pairs)]
+        self.chance = np.where(leads, chance[self.number], 0.0)
 
 
 def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,9 +16,7 @@ from deid_assets.store.tables import Table, quoted
 SIZE_EDGES = (1, 2, 5, 10, 20, 50, 100, 1_000, 10_000)
 
 
-def demographic_class_sizes(
-    population: Table, released: Table, columns: Sequence[str], released_columns: Sequence[str] | None = None
-) -> str:
+def demographic_class_sizes(population: Table, released: Table, columns: Sequence[str]) -> str:
     """SELECT every demographic class with its size in the population and in the release.
 
     Parameters
@@ -28,9 +26,7 @@ def demographic_class_sizes(
     released
         One row per released member, generalized in the same way: the candidate or the staged rows.
     columns
-        Names of the member-level columns in `population`.
-    released_columns
-        Names of these columns in `released`, in the same order; the same names if not given.
+        Names of the member-level columns in both.
 
     Returns
     -------
@@ -42,18 +38,12 @@ def demographic_class_sizes(
     ------
     StoreError
         If a name is not an identifier.
-    ValueError
-        If no column is named, or if the two lists differ in length.
     """
-    released_columns = columns if released_columns is None else released_columns
-    if not columns or len(columns) != len(released_columns):
-        raise ValueError("name at least one demographic column, and as many for the release as for the population")
     names = ", ".join(quoted(name) for name in columns)
-    renamed = ", ".join(f"{quoted(r)} AS {quoted(p)}" for p, r in zip(columns, released_columns, strict=True))
     return f"""
         SELECT {names}, sum(in_population)::BIGINT AS population_size, sum(in_release)::BIGINT AS released_size
         FROM (SELECT {names}, 1 AS in_population, 0 AS in_release FROM {population.sql}
-              UNION ALL SELECT {renamed}, 0, 1 FROM {released.sql})
+              UNION ALL SELECT {names}, 0, 1 FROM {released.sql})
         GROUP BY {names} ORDER BY {names}"""
 
 
@@ -108,8 +98,6 @@ def demographic_risk(population_size: ArrayLike, released_size: ArrayLike, k: in
     """
     population = np.asarray(population_size, dtype=np.int64)
     release = np.asarray(released_size, dtype=np.int64)
-    if population.shape != release.shape:
-        raise ValueError("population_size and released_size need one length")
     shown = release > 0
     edges = (0, *SIZE_EDGES)
     bins = np.searchsorted(edges, population[shown], side="right") - 1

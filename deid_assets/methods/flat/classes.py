@@ -106,8 +106,6 @@ class FlatTable:
 
     def __post_init__(self) -> None:
         rows = np.asarray(self.codes)
-        if rows.ndim != 2 or rows.shape[1] != len(self.domains):
-            raise ValueError(f"codes must have one column for each of the {len(self.domains)} quasi-identifiers")
         places = _places(self.domains)
         steps = tuple(_steps(domain, place.shift) for domain, place in zip(self.domains, places, strict=True))
         ones = np.ones(len(rows), dtype=np.int64)

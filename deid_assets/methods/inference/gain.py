@@ -204,29 +204,11 @@ def predictions(cases: Cases, folds: np.ndarray, models: Mapping[str, Model]) ->
 
 @dataclass(frozen=True)
 class AccuracyGain:
-    """Accuracy of model and baseline, and the gain with its bounds.
+    """How much more often the model is right than the baseline, and its bounds, each at the confidence asked for."""
 
-    Attributes
-    ----------
-    members, cases
-        On whom and on what it was measured.
-    accuracy, majority
-        Shares of cases that model and baseline guess.
-    low, high
-        Bounds of the gain, `accuracy` - `majority`, each at the confidence asked for.
-    """
-
-    members: int
-    cases: int
-    accuracy: float
-    majority: float
+    gain: float
     low: float
     high: float
-
-    @property
-    def gain(self) -> float:
-        """How much more often the model is right."""
-        return self.accuracy - self.majority
 
 
 def resampled(members: int, rng: np.random.Generator) -> np.ndarray:
@@ -278,11 +260,8 @@ def accuracy_gain(outcome: Outcome, drawn: np.ndarray, confidence: float) -> Acc
     effective = float(cases.sum() ** 2 / (cases**2).sum())
     shift = z**2 / (2 * effective)
     reach = shift + math.sqrt((z * spread) ** 2 + shift**2)
-    accuracy, by_majority = float(outcome.right.mean()), float(outcome.right_by_majority.mean())
-    gain = accuracy - by_majority
-    return AccuracyGain(
-        len(positions), len(own), accuracy, by_majority, max(-1.0, gain - reach), min(1.0, gain + reach)
-    )  # fmt: skip
+    gain = float(outcome.right.mean()) - float(outcome.right_by_majority.mean())
+    return AccuracyGain(gain, max(-1.0, gain - reach), min(1.0, gain + reach))
 
 
 def confidence_of_each(confidence: float, comparisons: int) -> float:

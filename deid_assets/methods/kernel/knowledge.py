@@ -161,7 +161,7 @@ def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Kno
     Raises
     ------
     ValueError
-        If the key does not have 16 bytes, or if there is no target to draw.
+        If there is no target to draw.
     """
     generators, targets = start_block(data, stream_key, block)
     codes = [
@@ -239,8 +239,6 @@ def start_block(data: LongitudinalData, stream_key: bytes, block: int) -> tuple[
     The histories without a stream of their own share the generator that drew the targets, one after another. Parameters and
     errors are those of `draw_knowledge`.
     """
-    if len(stream_key) != 16:
-        raise ValueError(f"the key of a stream has 16 bytes, not {len(stream_key)}")
     if len(data.targets) == 0:
         raise ValueError("there is no released member to draw")
     generator = _generator(stream_key, block)

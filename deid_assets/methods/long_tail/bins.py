@@ -125,11 +125,6 @@ def truncate_to_bins(counts: np.ndarray, bins: ClaimNumberBins, m: int, seed: by
         (n,) int64, at most `counts`. Every bin except the lowest is empty or has at least m members. The caller must check
         the lowest, because no truncation can change it.
 
-    Raises
-    ------
-    ValueError
-        If m is below 1, or if the seed does not have 16 bytes.
-
     Examples
     --------
     The book's example: 11 members in [31-35] stay; 4 in [26-30] move to [21-25], which then holds 11.
@@ -139,10 +134,6 @@ def truncate_to_bins(counts: np.ndarray, bins: ClaimNumberBins, m: int, seed: by
     >>> bin_sizes(kept, ClaimNumberBins(5)).tolist()
     [50, 40, 30, 20, 11, 0, 11]
     """
-    if m < 1:
-        raise ValueError(f"a bin of at least {m} members protects nobody")
-    if len(seed) != 16:
-        raise ValueError(f"the seed has {len(seed)} bytes instead of 16")
     generator = philox_of(seed)
     kept = np.array(counts, dtype=np.int64)
     sizes = bin_sizes(kept, bins)
@@ -249,7 +240,7 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: ClaimNumberBins, m: int
     Raises
     ------
     ValueError
-        If m is below 1, or if fewer than m members have claims (with `down_to_none`: if there are fewer than m members).
+        If fewer than m members have claims (with `down_to_none`: if there are fewer than m members).
 
     Examples
     --------
@@ -257,8 +248,6 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: ClaimNumberBins, m: int
     >>> int((counts - truncate_to_bins_optimally(counts, ClaimNumberBins(5), 10)).sum())
     1
     """
-    if m < 1:
-        raise ValueError(f"a bin of at least {m} members protects nobody")
     counts = np.asarray(counts, dtype=np.int64)
     kept = counts.copy()
     order = np.argsort(-counts, kind="stable")

@@ -35,13 +35,7 @@ from deid_assets.store.tables import Query, Table, quoted
 Unit = Literal["member", "member_year"]
 FirstCut = Literal["highest", "lowest"]
 
-_UNIT_COLUMNS = {"member": ("member_id",), "member_year": ("member_id", "year")}
-
-
-def _columns_of(unit: Unit) -> str:
-    if unit not in _UNIT_COLUMNS:
-        raise ValueError(f"the unit of truncation must be one of {', '.join(_UNIT_COLUMNS)}")
-    return ", ".join(_UNIT_COLUMNS[unit])
+_UNIT_COLUMNS: dict[Unit, str] = {"member": "member_id", "member_year": "member_id, year"}
 
 
 def value_supports(claims: Table, quasi_identifiers: Sequence[str]) -> tuple[str, str]:
@@ -64,11 +58,7 @@ def value_supports(claims: Table, quasi_identifiers: Sequence[str]) -> tuple[str
     ------
     StoreError
         If a name is not an identifier.
-    ValueError
-        If no quasi-identifier is named.
     """
-    if not quasi_identifiers:
-        raise ValueError("name at least one quasi-identifier to score claims by")
     tables, joins = [], []
     for number, name in enumerate(quasi_identifiers):
         column = quoted(name)
@@ -102,8 +92,6 @@ def claim_support_scores_query(claims: Table, quasi_identifiers: Sequence[str]) 
     ------
     StoreError
         If a name is not an identifier.
-    ValueError
-        If no quasi-identifier is named.
     """
     tables, joins = value_supports(claims, quasi_identifiers)
     # `least` skips NULL, so missing values, which have no support, are ignored. The member is not counted.
@@ -134,12 +122,10 @@ def claims_cap(claims: Table, percentile: float, unit: Unit) -> int:
     ------
     DeliveryError
         If there are no claims.
-    ValueError
-        If percentile or unit has an invalid value.
     """
     histogram = claims.arrays(
         f"""SELECT claims, count(*) AS units
-            FROM (SELECT count(*) AS claims FROM {claims.sql} GROUP BY {_columns_of(unit)})
+            FROM (SELECT count(*) AS claims FROM {claims.sql} GROUP BY {_UNIT_COLUMNS[unit]})
             GROUP BY claims ORDER BY claims"""
     )
     if len(histogram["claims"]) == 0:
@@ -167,7 +153,7 @@ def claims_histogram(claims: Table, cut: tuple[int, Unit] | None = None) -> np.n
     found = claims.arrays(
         f"""SELECT claims, count(*) AS members FROM (
                 SELECT member_id, sum(claims)::BIGINT AS claims
-                FROM (SELECT member_id, {left} AS claims FROM {claims.sql} GROUP BY {_columns_of(unit)})
+                FROM (SELECT member_id, {left} AS claims FROM {claims.sql} GROUP BY {_UNIT_COLUMNS[unit]})
                 GROUP BY member_id
             ) GROUP BY claims ORDER BY claims"""
     )
@@ -182,7 +168,7 @@ def claims_of_units(claims: Table, unit: Unit) -> dict[str, np.ndarray]:
     dict of numpy.ndarray
         member_id, year (only if it is part of the unit) and claims (int64), ordered by member_id and year.
     """
-    columns = _columns_of(unit)
+    columns = _UNIT_COLUMNS[unit]
     return claims.arrays(f"SELECT {columns}, count(*) AS claims FROM {claims.sql} GROUP BY {columns} ORDER BY {columns}")
 
 
@@ -201,28 +187,16 @@ class CutOrder:
         Secret key for this purpose; bound as a parameter.
     first_cut
         Which scores are cut first: highest for the support score, lowest for the balanced score.
-
-    Raises
-    ------
-    ValueError
-        If the key is empty, or unit or first_cut is invalid.
     """
 
     unit: Unit
     key: bytes = field(repr=False)
     first_cut: FirstCut = "highest"
 
-    def __post_init__(self) -> None:
-        if not self.key:
-            raise ValueError("the key that orders equal scores is empty")
-        if self.first_cut not in ("highest", "lowest"):
-            raise ValueError("claims are cut from the highest score on, or from the lowest")
-        _columns_of(self.unit)
-
     @property
     def columns(self) -> str:
         """The columns of a unit, separated by commas."""
-        return _columns_of(self.unit)
+        return _UNIT_COLUMNS[self.unit]
 
     def without_cut(self, claims: Table, scores: Table, of_long: str, most: str) -> Query:
         """SELECT the claims but those beyond the first so many of their unit, among the claims of long units."""
@@ -268,14 +242,7 @@ def truncate_claims(claims: Table, scores: Table, cap: int, order: CutOrder) -> 
         claim_id and score, as `claim_support_scores` selects them.
     cap
         Largest number of claims that stay per unit, at least 1.
-
-    Raises
-    ------
-    ValueError
-        If the cap is below 1.
     """
-    if cap < 1:
-        raise ValueError(f"the cap is {cap}; a member keeps at least one claim")
     unit = order.columns
     long = f"SELECT {unit} FROM {claims.sql} GROUP BY {unit} HAVING count(*) > {int(cap)}"
     of_long = f"SELECT claim_id, {unit} FROM {claims.sql} SEMI JOIN ({long}) USING ({unit})"
@@ -335,11 +302,7 @@ def claim_balanced_scores(claims: Table, quasi_identifiers: Sequence[str], large
     ------
     StoreError
         If a name is not an identifier.
-    ValueError
-        If no quasi-identifier is named, or `largest_support` is unknown.
     """
-    if largest_support not in ("largest", "members"):
-        raise ValueError("the largest support is that of any value (largest), or the number of members (members)")
     tables, joins = value_supports(claims, quasi_identifiers)
     supports = [f"s{number}.support" for number in range(len(quasi_identifiers))]
     present = " + ".join(f"({support} IS NOT NULL)::BIGINT" for support in supports)

@@ -97,16 +97,8 @@ def value_domain(
         )
     rows = pd.concat(frames, ignore_index=True)
     # Text columns have pandas' str type, so that DuckDB reads text even if every value is missing.
-    return rows.astype(
-        {
-            "quasi_identifier": "str",
-            "value": "str",
-            "base_code": "int32",
-            "level": "int32",
-            "level_code": "int32",
-            "label": "str",
-        }
-    )
+    types = dict.fromkeys(("quasi_identifier", "value", "label"), "str")
+    return rows.astype(types | dict.fromkeys(("base_code", "level", "level_code"), "int32"))
 
 
 def _opened(labels: list[str], label: str) -> list[str]:

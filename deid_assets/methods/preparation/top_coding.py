@@ -33,15 +33,13 @@ def nearest_rank(values: NDArray[np.integer], frequencies: NDArray[np.integer], 
     Raises
     ------
     ValueError
-        If the percentile is outside (0, 100], or if there are no rows.
+        If there are no rows.
 
     Examples
     --------
     >>> nearest_rank(np.array([1, 2, 50]), np.array([15, 4, 1]), 95)
     2
     """
-    if not 0 < percentile <= 100:
-        raise ValueError(f"the percentile is {percentile}; it must be above 0 and at most 100")
     below = np.cumsum(frequencies)
     if below.size == 0 or below[-1] < 1:
         raise ValueError("there are no rows to take a percentile of")
@@ -104,11 +102,7 @@ def top_code(table: Table, columns: Sequence[str], percentile: float = 99) -> To
     ------
     StoreError
         If a name is not an identifier.
-    ValueError
-        If the percentile is outside (0, 100], or if no column is named.
     """
-    if not columns:
-        raise ValueError("name at least one column to top-code")
     pooled = " UNION ALL ".join(f"SELECT {quoted(name)} AS value FROM {table.sql}" for name in columns)
     histogram = table.arrays(
         f"SELECT value::BIGINT AS value, count(*) AS n FROM ({pooled}) WHERE value IS NOT NULL GROUP BY ALL ORDER BY 1"

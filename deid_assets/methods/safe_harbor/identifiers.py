@@ -16,69 +16,36 @@ class Identifier:
         Of the paragraph, A to R.
     name
         Short name.
-    text
-        Text of the regulation.
     roles
         Roles of columns that hold the identifier, or a part of it that Safe Harbor lets stand.
     """
 
     letter: str
     name: str
-    text: str
     roles: tuple[str, ...]
 
 
 IDENTIFIERS: tuple[Identifier, ...] = (
-    Identifier("A", "names", "Names;", ("name",)),
+    Identifier("A", "names", ("name",)),
     Identifier(
-        "B",
-        "geography below state",
-        "All geographic subdivisions smaller than a State, including street address, city, county, precinct, zip code, and"
-        " their equivalent geocodes, except for the initial three digits of a zip code if, according to the current publicly"
-        " available data from the Bureau of the Census: (1) The geographic unit formed by combining all zip codes with the"
-        " same three initial digits contains more than 20,000 people; and (2) The initial three digits of a zip code for all"
-        " such geographic units containing 20,000 or fewer people is changed to 000.",
-        ("street_address", "city", "county", "precinct", "geocode", "zip", "zip3", "state"),
+        "B", "geography below state", ("street_address", "city", "county", "precinct", "geocode", "zip", "zip3", "state")
     ),
-    Identifier(
-        "C",
-        "dates and ages over 89",
-        "All elements of dates (except year) for dates directly related to an individual, including birth date, admission"
-        " date, discharge date, date of death; and all ages over 89 and all elements of dates (including year) indicative of"
-        " such age, except that such ages and elements may be aggregated into a single category of age 90 or older;",
-        ("age", "birth_date", "birth_year", "date", "year"),
-    ),
-    Identifier("D", "telephone numbers", "Telephone numbers;", ("telephone",)),
-    Identifier("E", "fax numbers", "Fax numbers;", ("fax",)),
-    Identifier("F", "e-mail addresses", "Electronic mail addresses;", ("email",)),
-    Identifier("G", "social security numbers", "Social security numbers;", ("social_security",)),
-    Identifier("H", "medical record numbers", "Medical record numbers;", ("medical_record",)),
-    Identifier("I", "health plan beneficiary numbers", "Health plan beneficiary numbers;", ("health_plan",)),
-    Identifier("J", "account numbers", "Account numbers;", ("account",)),
-    Identifier("K", "certificate and license numbers", "Certificate/license numbers;", ("license",)),
-    Identifier(
-        "L",
-        "vehicle identifiers",
-        "Vehicle identifiers and serial numbers, including license plate numbers;",
-        ("vehicle",),
-    ),
-    Identifier("M", "device identifiers", "Device identifiers and serial numbers;", ("device",)),
-    Identifier("N", "web addresses", "Web Universal Resource Locators (URLs);", ("url",)),
-    Identifier("O", "network addresses", "Internet Protocol (IP) address numbers;", ("ip_address",)),
-    Identifier("P", "biometric identifiers", "Biometric identifiers, including finger and voice prints;", ("biometric",)),
-    Identifier(
-        "Q",
-        "full-face photographs",
-        "Full face photographic images and any comparable images; and",
-        ("photograph",),
-    ),
-    Identifier(
-        "R",
-        "other unique numbers, characteristics or codes",
-        "Any other unique identifying number, characteristic, or code, except as permitted by paragraph (c) of this section;"
-        " and",
-        ("unique_code",),
-    ),
+    Identifier("C", "dates and ages over 89", ("age", "birth_date", "birth_year", "date", "year")),
+    Identifier("D", "telephone numbers", ("telephone",)),
+    Identifier("E", "fax numbers", ("fax",)),
+    Identifier("F", "e-mail addresses", ("email",)),
+    Identifier("G", "social security numbers", ("social_security",)),
+    Identifier("H", "medical record numbers", ("medical_record",)),
+    Identifier("I", "health plan beneficiary numbers", ("health_plan",)),
+    Identifier("J", "account numbers", ("account",)),
+    Identifier("K", "certificate and license numbers", ("license",)),
+    Identifier("L", "vehicle identifiers", ("vehicle",)),
+    Identifier("M", "device identifiers", ("device",)),
+    Identifier("N", "web addresses", ("url",)),
+    Identifier("O", "network addresses", ("ip_address",)),
+    Identifier("P", "biometric identifiers", ("biometric",)),
+    Identifier("Q", "full-face photographs", ("photograph",)),
+    Identifier("R", "other unique numbers, characteristics or codes", ("unique_code",)),
 )
 """In the order of the regulation. Condition (ii), no actual knowledge, is the releasing entity's own to judge."""
 

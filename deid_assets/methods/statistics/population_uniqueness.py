@@ -79,7 +79,7 @@ def population_uniqueness(sizes: ArrayLike, classes: ArrayLike, population: int)
     Raises
     ------
     ValueError
-        If sizes repeat or are below 1, a count is negative, the sample is empty, or it is larger than the population.
+        If the sample is empty, or larger than the population.
 
     Examples
     --------
@@ -122,10 +122,6 @@ def population_uniqueness(sizes: ArrayLike, classes: ArrayLike, population: int)
 
 def _checked(sizes: ArrayLike, classes: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     i, s = np.asarray(sizes, dtype=float), np.asarray(classes, dtype=float)
-    if i.shape != s.shape or i.ndim != 1 or len(set(i.tolist())) != i.size:
-        raise ValueError("name each class size once, with the number of classes that have it")
-    if not ((i >= 1) & (i == np.floor(i)) & (s >= 0) & (s == np.floor(s))).all():
-        raise ValueError("class sizes are whole numbers from 1 on, and their counts whole numbers from 0 on")
     if not s.sum():
         raise ValueError("nobody is in the sample")
     return i[s > 0], s[s > 0]

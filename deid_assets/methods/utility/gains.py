@@ -223,7 +223,8 @@ def shares_of_all_gains(losses: Sequence[tuple[np.ndarray, np.ndarray]]) -> tupl
     >>> [round(share.value, 3) for share in found]
     [0.833, 0.333]
     """
-    wholes = [_relative_gains(*own) for own in losses]
+    # By how much each source after the first is better than the first, as a part of its loss; of draws, too.
+    wholes = [((own[0] - own[1:]) / own[0], (drawn[:, :1] - drawn[:, 1:]) / drawn[:, :1]) for own, drawn in losses]
     counted = [own for own in wholes if _interval(own[0][0], own[1][:, 0]).low > 0]
     if not counted:
         return ()
@@ -232,11 +233,6 @@ def shares_of_all_gains(losses: Sequence[tuple[np.ndarray, np.ndarray]]) -> tupl
     drawn = drawn[drawn[:, 0] > 0]
     shares, of_draws = values[1:] / values[0], drawn[:, 1:] / drawn[:, :1]
     return tuple(_interval(float(share), own) for share, own in zip(shares, of_draws.T, strict=True))
-
-
-def _relative_gains(losses: np.ndarray, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By how much each source after the first is better than the first, as a part of its loss; of draws, too."""
-    return (losses[0] - losses[1:]) / losses[0], (drawn[:, :1] - drawn[:, 1:]) / drawn[:, :1]
 
 
 def in_standard_errors(difference: float, drawn: np.ndarray) -> float:

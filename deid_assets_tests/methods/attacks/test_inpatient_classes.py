@@ -165,11 +165,6 @@ def test_a_record_and_its_person_have_one_class_exactly_if_they_are_alike(store)
     assert one == own == other != two
 
 
-def test_no_columns_no_classes():
-    with pytest.raises(ValueError, match="at least one column"):
-        file_class_sizes("rows", [])
-
-
 @pytest.mark.matrix
 def test_more_people_agree_with_brute_force(store):
     random = np.random.default_rng(5)

@@ -119,8 +119,3 @@ def test_detail_is_the_entropy_of_what_is_published(drawn):
             assert found == pytest.approx(-np.sum(shares * np.log2(shares)), abs=1e-12)
         for finer, coarser in np.argwhere(attribute.refines):
             assert bits[finer] >= bits[coarser] - 1e-12
-
-
-def test_a_bar_needs_a_measure():
-    with pytest.raises(ValueError, match="at least one measure"):
-        Bar(())

@@ -128,11 +128,6 @@ def test_facts_list_every_known_value():
     assert listed == wanted
 
 
-def test_a_key_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="16 bytes, not 3"):
-        draw_knowledge(toy(), b"abc", 0)
-
-
 def test_nobody_to_draw_is_refused():
     nobody = toy().keeping(np.zeros(4, dtype=bool))
     with pytest.raises(ValueError, match="no released member"):

@@ -79,15 +79,3 @@ def test_each_listed_unit_keeps_its_number_and_the_lowest_scores_go_first(drawn,
         stay, cut = [i for i in ids if i in left], [i for i in ids if i not in left]
         assert len(stay) == listed.get(key, len(ids))
         assert not stay or not cut or min(score[i] for i in stay) >= max(score[i] for i in cut) - 1e-9
-
-
-def test_wrong_parameters_are_refused(store):
-    claims = store.table("claims", COLUMNS, [])
-    with pytest.raises(ValueError, match="at least one"):
-        claim_balanced_scores(claims, [])
-    with pytest.raises(ValueError, match="largest"):
-        claim_balanced_scores(claims, ["a"], "some")
-    with pytest.raises(ValueError, match="key"):
-        CutOrder("member", b"")
-    with pytest.raises(ValueError, match="highest score"):
-        CutOrder("member", KEY, "first")

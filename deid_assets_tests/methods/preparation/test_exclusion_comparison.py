@@ -105,8 +105,6 @@ def test_a_value_below_the_bins_is_refused_and_not_shown():
     with pytest.raises(ValueError, match="1 histogram rows lie below") as raised:
         exclusion_comparison.binned_percentages(histogram([(True, [-77])]), exclusion_comparison.AGE_DECADES)
     assert "77" not in str(raised.value)
-    with pytest.raises(ValueError, match="ascend"):
-        exclusion_comparison.TableBins((0, 0), ("a", "b"))
 
 
 groups = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=5), min_size=1, max_size=6)
