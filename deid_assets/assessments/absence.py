@@ -11,7 +11,7 @@ import pandas as pd
 from deid_assets.assessments.earlier_releases import EverReleased, Tags, because_of
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.exposure import FACTOR
-from deid_assets.assessments.kernel_input import Candidate, member_columns
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.membership_changes import DISAPPEARANCE_FACTOR
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.numbers import shown
@@ -100,7 +100,7 @@ def absent_members(candidate: Candidate, ever: EverReleased, tags: Tags) -> Abse
     ever
         Members of earlier releases.
     """
-    tables, columns = candidate.tables, member_columns(candidate.policy)
+    tables, columns = candidate.tables, candidate.policy.member_columns
     profiles = tables["member_profiles"]
     classes = classes_query(candidate.demographics, columns)
     removed = removed_for_claims(tables["removed_members"])

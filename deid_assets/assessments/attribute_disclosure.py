@@ -13,7 +13,7 @@ import pandas as pd
 from deid_assets.assessments import planting
 from deid_assets.assessments.assessment import COUNT, HALF, Adversary, Assessed, Assessment, Gate, Image, Shown, Work
 from deid_assets.assessments.evidence import Measurement, Method, made_up
-from deid_assets.assessments.kernel_input import CANDIDATE, Candidate, member_columns, profiles_query
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate, profiles_query
 from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.errors import PolicyError
 from deid_assets.figures.disclosure_figures import dots_figure
@@ -26,7 +26,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.disclosure import DisclosureLimits
 from deid_assets.reference.known_columns import YEARS
-from deid_assets.store.tables import Table, write_table
+from deid_assets.store.tables import Table, scratch_table
 
 _METHOD = Method("attribute_disclosure", "methods#attribute-disclosure; Machanavajjhala et al. 2007; Li et al. 2007")
 
@@ -258,14 +258,13 @@ def released_name(policy: Policy, column: str) -> str:
 def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attributes.ClassDisclosure:
     """What the release, given by the names of its tables, discloses about one attribute."""
     members, days = tables["release_members"], tables["release_days_in_hospital"]
-    profiles = Table(members.file, "scratch", "disclosed_profiles")
-    write_table(profiles, profiles_query(policy, members.sql, days.sql))
+    profiles = scratch_table(members, "disclosed_profiles", profiles_query(policy, members.sql, days.sql))
     return members_disclosure(policy, column, profiles, tables["release_claims"])
 
 
 def members_disclosure(policy: Policy, column: str, profiles: Table, claims: Table) -> attributes.ClassDisclosure:
     """What classes disclose about one attribute; members of a class share all other member-level columns."""
-    others = [listed for listed in member_columns(policy) if listed != column]
+    others = [listed for listed in policy.member_columns if listed != column]
     if column in YEARS.values():
         return _single_valued(profiles, profiles.sql, others, column)
     if column == "charlson":
@@ -304,7 +303,7 @@ def attributes_of_canaries(
     """
     # The level at which the release shows a value does not change its classes.
     levels: dict[str, int] = {qi.column: 0 for qi in policy.quasi_identifiers.all}
-    columns = member_columns(policy)
+    columns = policy.member_columns
     found, classes = {}, {}
     for sensitive in policy.sensitive_columns:
         others = [column for column in columns if column != sensitive]

@@ -15,8 +15,6 @@ from deid_assets.assessments.kernel_input import (
     PopulationTables,
     chosen_level_names,
     chosen_node,
-    claim_columns,
-    member_columns,
     node_computation,
 )
 from deid_assets.assessments.record_risk import levels_of
@@ -113,16 +111,16 @@ def shares_without_columns(
 def _columns_by_table(policy: Policy) -> dict[str, list[str]]:
     """The released names of the quasi-identifiers of each table."""
     names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.all}
-    found = {"members": [names[column] for column in member_columns(policy)]}
+    found = {"members": [names[column] for column in policy.member_columns]}
     for table in policy.event_tables:
-        found[table] = [names[column] for column in claim_columns(policy) if policy.columns.table_of(column) == table]
+        found[table] = [names[column] for column in policy.claim_names if policy.columns.table_of(column) == table]
     return found
 
 
 def _risk_of_claims(policy: Policy, computation: NodeComputation, stream_key: bytes) -> Risk:
     """The share of draws at high risk at a node, without the columns that are left out."""
     names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.all}
-    listed = [[names[column] for column in columns] for columns in (member_columns(policy), claim_columns(policy))]
+    listed = [[names[column] for column in columns] for columns in (policy.member_columns, policy.claim_names)]
 
     @cache
     def risk(node: Node, gone: frozenset[str]) -> float:

@@ -6,12 +6,11 @@ answered from both (methods#utility).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.kernel_input import Candidate, member_columns
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.attacks.identified_file import MEMBER_LEVEL
 from deid_assets.methods.candidate.released_tables import passed_on
 from deid_assets.methods.population.encoding import label_joins
@@ -22,7 +21,7 @@ from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, NUMBERS_OF_CLAIMS, PROVIDER_PSEUDONYMS, YEARS
 from deid_assets.store.events import rows_of
-from deid_assets.store.tables import Table, quoted, write_table
+from deid_assets.store.tables import Table, quoted, scratch_table, write_table
 
 PROVIDERS = tuple(PROVIDER_PSEUDONYMS.values())
 """Pseudonyms of providers in the release."""
@@ -75,7 +74,7 @@ def compared_tables(candidate: Candidate) -> Compared:
     """
     policy, tables, names = candidate.policy, candidate.tables, candidate.policy.claim_names
     profiles, grouped, domains = tables["member_profiles"], tables["known"], tables["value_domains"]
-    columns = member_columns(policy)
+    columns = policy.member_columns
     labels, joins = label_joins(domains, candidate.claim_levels, grouped.columns(), "c", missing_is_value=False)
     shown = dict(zip(names.values(), labels, strict=True))
     shown |= passed_on(candidate.top_coded_delays, policy.attribute_names)
@@ -87,7 +86,7 @@ def compared_tables(candidate: Candidate) -> Compared:
         "members_before": f"SELECT member_id AS member, {own} FROM ({candidate.demographics})",
         "claims_before": f"SELECT c.member_id AS member, c.year, {selects} FROM {grouped.sql} AS c {joins}",
     }
-    made = {name: _written(profiles.file, name, sql) for name, sql in contents.items()}
+    made = {name: scratch_table(profiles, f"compared_{name}", sql) for name, sql in contents.items()}
     return Compared(**made, **_released(candidate, tuple(shown)), member_columns=columns, claim_columns=tuple(shown))
 
 
@@ -102,7 +101,7 @@ def with_another_release(compared: Compared, other: Candidate) -> Compared:
 
 def _released(candidate: Candidate, claim_columns: Sequence[str]) -> dict[str, Table]:
     """The members and claims of a release."""
-    own = ", ".join(quoted(column) for column in member_columns(candidate.policy))
+    own = ", ".join(quoted(column) for column in candidate.policy.member_columns)
     released = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in claim_columns)
     identifiers = ", ".join(quoted(name) for name in PROVIDERS)
     identifiers += f", {EVENT_TABLE}" if candidate.policy.has_other_events else ""
@@ -111,13 +110,7 @@ def _released(candidate: Candidate, claim_columns: Sequence[str]) -> dict[str, T
         "claims_after": f'SELECT "MemberID" AS member, substr("Year", 2)::INTEGER AS year, {released}, {identifiers}'
         f" FROM {candidate.tables['release_claims'].sql}",
     }
-    return {name: _written(candidate.tables["member_profiles"].file, name, sql) for name, sql in contents.items()}
-
-
-def _written(file: Path, name: str, sql: str) -> Table:
-    made = Table(file, "scratch", f"compared_{name}")
-    write_table(made, sql)
-    return made
+    return {name: candidate.write(f"compared_{name}", sql) for name, sql in contents.items()}
 
 
 def value_counts(before: Table, after: Table, column: str) -> pd.DataFrame:
@@ -408,7 +401,6 @@ def coarsest_levels(policy: Policy) -> dict[str, int]:
 def _people(tables: Mapping[str, Table], at_most: int, generator: np.random.Generator) -> Table:
     """The released members: number, identifier and pseudonym; of more than `at_most`, a random sample."""
     profiles, crosswalk, released = (tables[name] for name in ("member_profiles", "pseudonym_crosswalk", "release_members"))
-    people = Table(profiles.file, "scratch", "predicted_members")
     sql = (
         'SELECT p.member_number::BIGINT AS number, p.member_id, r."MemberID" AS pseudonym'
         f" FROM {released.sql} AS r JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = r.\"MemberID\""
@@ -417,8 +409,7 @@ def _people(tables: Mapping[str, Table], at_most: int, generator: np.random.Gene
     found = profiles.query(sql)
     if len(found) > at_most:
         found = found.iloc[np.sort(generator.choice(len(found), at_most, replace=False))]
-    write_table(people, found)
-    return people
+    return scratch_table(profiles, "predicted_members", found)
 
 
 def _rows(tables: Mapping[str, Table], people: Table, compared: Compared) -> dict[str, np.ndarray]:
@@ -458,21 +449,18 @@ def _coarsest_claims(candidate: Candidate, compared: Compared) -> Table:
         )
         replaced.append(f"t{number}.top AS {quoted(name)}")
     shown = f" REPLACE ({', '.join(replaced)})" if replaced else ""
-    made = Table(domains.file, "scratch", "predicted_coarsest")
-    write_table(made, f"SELECT c.*{shown} FROM {compared.claims_after.sql} AS c {' '.join(joins)}")
-    return made
+    sql = f"SELECT c.*{shown} FROM {compared.claims_after.sql} AS c {' '.join(joins)}"
+    return scratch_table(domains, "predicted_coarsest", sql)
 
 
 def _delivered_classes(compared: Compared, people: Table) -> Table:
     """The delivered claims of the predicted members with the labels of the released levels, by pseudonyms of members."""
-    made = Table(people.file, "scratch", "predicted_classes")
     providers = ", ".join(f"NULL::VARCHAR AS {quoted(name)}" for name in PROVIDERS)
-    write_table(
-        made,
+    sql = (
         f"SELECT c.* REPLACE (p.pseudonym AS member), {providers} FROM {compared.claims_before.sql} AS c"
-        f" JOIN {people.sql} AS p ON p.member_id = c.member",
+        f" JOIN {people.sql} AS p ON p.member_id = c.member"
     )
-    return made
+    return scratch_table(people, "predicted_classes", sql)
 
 
 def _claims_features(candidate: Candidate, compared: Compared, claims: Table, asked: MemberYears) -> np.ndarray:

@@ -69,17 +69,15 @@ def released_tags(tables: Mapping[str, Table], tags: Tags) -> np.ndarray:
 
 def write_kept_rows(candidate: kernel_input.Candidate, tags: Tags) -> Table:
     """Write the kept rows of the release about to be made into the scratch schema of its store."""
-    kept = candidate.scratch("kept_rows")
-    write_table(kept, kept_rows_of(candidate, tags))
-    return kept
+    return candidate.write("kept_rows", kept_rows_of(candidate, tags))
 
 
 def kept_rows_of(candidate: kernel_input.Candidate, tags: Tags) -> pa.RecordBatchReader:
     """The same rows in the order of a file; writes the members' tags into the scratch schema."""
     policy, of = candidate.policy, MemberTables(*(candidate.tables[name] for name in KEPT_FROM))
     ids = of.profiles.query(f"SELECT member_id FROM {of.profiles.sql} ORDER BY member_id")["member_id"]
-    tagged = candidate.scratch("member_tags")
-    write_table(tagged, pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)}))
+    of_members = pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)})
+    tagged = candidate.write("member_tags", of_members)
     members, claims = candidate.member_levels, candidate.claim_levels
     names = {column: policy.kept_name(column) for column in (*members, *claims)}
     return kept_rows(of, tagged, members, claims, not policy.counts_population, names, policy.event_table_of)
@@ -616,8 +614,8 @@ def flagged_in_linked_releases(
     number
         Of the try.
     """
-    policy, profiles, so_far = candidate.policy, candidate.tables["member_profiles"], candidate.scratch("suppressed_so_far")
-    write_table(so_far, pd.DataFrame({"member_id": pd.Series(list(suppressed), dtype="str")}))
+    policy, profiles = candidate.policy, candidate.tables["member_profiles"]
+    so_far = candidate.write("suppressed_so_far", pd.DataFrame({"member_id": pd.Series(list(suppressed), dtype="str")}))
     candidate = candidate.on({**candidate.tables, "suppressed_members": so_far})
     try:
         released = released_tags(candidate.tables, tags)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from deid_assets.assessments.kernel_input import claim_columns, member_columns
 from deid_assets.methods.lattice.information_loss import count_demographic, count_history, information_kept
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
 from deid_assets.policy.models import Policy
@@ -35,7 +34,7 @@ def delivered_bits(policy: Policy, tables: Mapping[str, Table], suppressed: Tabl
     of_members = [name for name in members.columns() if name in generalized]
     read_from = {name: known.delivered_as for name, known in KNOWN.items() if known.delivered_as}
     read_from |= {name: name for name in policy.columns.of_events}
-    of_claims = {name: read_from[name] for name in claim_columns(policy) if name in generalized and name in read_from}
+    of_claims = {name: read_from[name] for name in policy.claim_names if name in generalized and name in read_from}
     left_out = "" if suppressed is None else f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
     sampled = f"SELECT member_id FROM {tables['member_profiles'].sql} WHERE released{left_out}"
     # A missing value of a member is a value, as in the classes; one of a claim is none.
@@ -84,7 +83,7 @@ def kept_by_level(
         As for `delivered_bits`.
     """
     bits = delivered_bits(policy, tables, suppressed)
-    of_members, of_claims = member_columns(policy), claim_columns(policy)
+    of_members, of_claims = policy.member_columns, tuple(policy.claim_names)
 
     def kept(column: str) -> np.ndarray:
         if column in of_members:

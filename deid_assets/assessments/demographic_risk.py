@@ -33,7 +33,7 @@ from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMO
 from deid_assets.methods.disclosure.ordered_services import OrderedRisk
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import write_table, write_view
+from deid_assets.store.tables import write_view
 
 NAME = "demographic_risk"
 DEMOGRAPHIC = "demographic_high_risk_share"
@@ -182,9 +182,8 @@ def demographics_of(candidate: Candidate) -> MemberRisk:
     """Sizes of the demographic classes of released rows, counted in the population; also with what is known of claims."""
     policy = candidate.policy
     population = write_view(candidate.scratch("population"), candidate.demographics)
-    released = candidate.scratch("released")
-    write_table(released, candidate.shown_profiles)
-    sizes = population.arrays(demographic_class_sizes(population, released, kernel_input.member_columns(policy)))
+    released = candidate.write("released", candidate.shown_profiles)
+    sizes = population.arrays(demographic_class_sizes(population, released, policy.member_columns))
     return MemberRisk(
         demographic_risk(sizes["population_size"], sizes["released_size"], kernel_input.smallest_safe_class(policy)),
         number_of_claims.number_of_events_risk(candidate, population, released),
@@ -252,7 +251,7 @@ def demographics_of_canaries(
     """
     policy = like.policy
     enough = kernel_input.smallest_safe_class(policy)
-    groups = planting.demographic_groups(kernel_input.member_columns(policy), enough)
+    groups = planting.demographic_groups(policy.member_columns, enough)
     sizes = np.array(planting.released_sizes(groups))
     apart = np.arange(len(sizes)) < groups[0].released
     claims = [planting.PlantedClaim(0, {})] * (policy.measured_number_of_claims.width + 1)

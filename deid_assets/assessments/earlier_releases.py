@@ -8,7 +8,7 @@ import numpy as np
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.releases.linked_records import ShownPeople, shown_people, with_names_of
-from deid_assets.store.tables import Query, Table, write_table
+from deid_assets.store.tables import Query, Table, scratch_table
 
 BECAUSE = "counts_earlier_releases"
 """Metadata key of an assessment whose numbers count members of earlier releases."""
@@ -147,11 +147,10 @@ def rows_of(releases: Sequence[EarlierRelease], own: Table) -> list[Table]:
     """Read the kept rows of earlier releases into the scratch schema of the store that holds the present release's."""
     tables = []
     for place, one in enumerate(releases):
-        table = Table(own.file, "scratch", f"earlier_rows_{place}")
         if one.file is None:
             raise ReleaseError(f"{one.name} kept no rows, so it cannot be linked")
-        write_table(table, Query("SELECT * FROM read_parquet(?)", (str(one.file()),)))
-        tables.append(table)
+        kept = Query("SELECT * FROM read_parquet(?)", (str(one.file()),))
+        tables.append(scratch_table(own, f"earlier_rows_{place}", kept))
     return tables
 
 

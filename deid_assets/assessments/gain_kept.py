@@ -18,7 +18,7 @@ from deid_assets.assessments import compared_tables
 from deid_assets.assessments.candidate_rows import ReleasedRows
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.exposure import PART_OF_GAIN, PART_OF_LOSS
-from deid_assets.assessments.kernel_input import CANDIDATE, levels_at, node_in_words
+from deid_assets.assessments.kernel_input import levels_at, node_in_words
 from deid_assets.assessments.rounding import rounded_down, rounded_up
 from deid_assets.figures.rendering import percent, plain, words
 from deid_assets.figures.tables import Published
@@ -44,7 +44,7 @@ from deid_assets.methods.utility.gains import (
 )
 from deid_assets.methods.utility.prediction import folds_of, row_keys
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table, write_table
+from deid_assets.store.tables import Table, scratch_table
 
 KEPT, LABEL_KEPT, GAIN, LABEL_GAIN, LEAK, LEAK_OF_LABELS = (
     "share_of_gain_kept", "share_of_label_gain_kept", "gain", "label_gain", "leak", "leak_of_labels",
@@ -281,9 +281,8 @@ def gain_kept_at(
     ids = tables["member_profiles"].query(released_ids(tables["member_profiles"]))
     everywhere = np.flatnonzero(~np.any([one.suppressed for one in passing], axis=0))
     chosen = generator.choice(everywhere, min(MEMBERS, len(everywhere)), replace=False)
-    others = Table(tables["member_profiles"].file, "scratch", "not_compared")
-    write_table(others, ids.drop(index=ids.index[chosen]).reset_index(drop=True))
-    of = {**tables, "suppressed_members": others}
+    others = ids.drop(index=ids.index[chosen]).reset_index(drop=True)
+    of = {**tables, "suppressed_members": scratch_table(tables["member_profiles"], "not_compared", others)}
     first = _released_at(policy, passing[0].node, of)
     compared = compared_tables.compared_tables(first)
     found = compared_tables.next_year(first, compared, generator)
@@ -339,9 +338,7 @@ def _reported(shares: Sequence[float]) -> list[int]:
 def _released_at(policy: Policy, node: Node, tables: Mapping[str, Table]) -> ReleasedRows:
     """The release at a node, whose tables are written to the scratch schema."""
     rows = ReleasedRows(policy, levels_at(policy, node), tables)
-    made = {name: rows.scratch(f"compared_{name}") for name in CANDIDATE}
-    for name, sql in rows.rows().items():
-        write_table(made[name], sql)
+    made = {name: rows.write(f"compared_{name}", sql) for name, sql in rows.rows().items()}
     return rows.on({**tables, **made})
 
 

@@ -270,8 +270,7 @@ def matched_people(candidate: Candidate, columns: Sequence[str], key: bytes) -> 
         people = identified_file.listed_people(listed, columns)
     names = released_names(candidate.policy, columns)
     released = identified_file.released_people(tables["release_members"], tables["pseudonym_crosswalk"], profiles, names)
-    rows = candidate.scratch("voter_list_rows")
-    write_table(rows, identified_file.compared_rows(people, released, columns))
+    rows = candidate.write("voter_list_rows", identified_file.compared_rows(people, released, columns))
     return matched_classes(rows, rows.sql, columns, key if listed is None else None)
 
 

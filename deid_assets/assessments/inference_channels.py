@@ -40,7 +40,7 @@ from deid_assets.assessments.inference_rows import (
     linked_tables,
     usual_columns,
 )
-from deid_assets.assessments.kernel_input import CANDIDATE, chosen_levels, member_columns
+from deid_assets.assessments.kernel_input import CANDIDATE, chosen_levels
 from deid_assets.assessments.planting import plant, planted_store
 from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.figures.disclosure_figures import dots_figure
@@ -99,7 +99,7 @@ def channels_of_canaries(policy: Policy, like: Mapping[str, Table], attack: Atta
 
 def _fields(policy: Policy, like: Mapping[str, Table]) -> list[str]:
     """The released fields: columns of members, then of claims."""
-    return [*member_columns(policy), *(name for name in like[LINKED].columns() if name not in (CLAIM, MEMBER))]
+    return [*policy.member_columns, *(name for name in like[LINKED].columns() if name not in (CLAIM, MEMBER))]
 
 
 def _gives_away(policy: Policy, channel: Channel, field: str, model: str) -> bool:
@@ -109,11 +109,11 @@ def _gives_away(policy: Policy, channel: Channel, field: str, model: str) -> boo
     not identify a provider.
     """
     identifying = field in IDENTIFYING
-    if channel.of_claims_alone and field not in (*member_columns(policy), *policy.columns_of_file("claims", [field])):
+    if channel.of_claims_alone and field not in (*policy.member_columns, *policy.columns_of_file("claims", [field])):
         return False
     if not channel.of_members:
         return not (identifying and model == WITHOUT_IDENTIFIERS)
-    return field in (*member_columns(policy), *usual_columns(policy)) or (model == "gradient_boosting" and not identifying)
+    return field in (*policy.member_columns, *usual_columns(policy)) or (model == "gradient_boosting" and not identifying)
 
 
 def _compared(policy: Policy, channel: Channel, found: Inferred, turn: Sequence[str]) -> Findings:
@@ -139,7 +139,7 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
     """Members with one claim each, whose withheld values tell which field is their own; the last OWN without one differ too."""
     codes = _codes(people)
     system = ICD10CM_PREFIX if "icd10cm" in systems_of(policy.diagnosis_codes) else ""
-    claims, columns = like[LINKED].columns(), member_columns(policy)
+    claims, columns = like[LINKED].columns(), policy.member_columns
 
     def shown(field: str | None, name: str, kind: str = "VARCHAR") -> object:
         if name in IDENTIFYING:

@@ -23,7 +23,7 @@ from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import category_sql
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, PROVIDERS, WITHHELD
-from deid_assets.store.tables import Table, literal, quoted, write_table, write_view
+from deid_assets.store.tables import Table, literal, quoted, scratch_table, write_view
 
 LINKED = "linked_claims"
 """The released claims of the members sampled, with their claim_id."""
@@ -149,10 +149,10 @@ def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Ge
     listed = np.asarray(released.arrays(f'SELECT "{MEMBER}" FROM {released.sql} ORDER BY "{MEMBER}"')[MEMBER])
     most = policy.inference.members_at_most
     drawn = listed if len(listed) <= most else np.sort(rng.choice(listed, most, replace=False))
-    sample, linked = (Table(released.file, "scratch", name) for name in (SAMPLE, LINKED))
-    write_table(sample, pd.DataFrame({MEMBER: drawn, "position": np.arange(len(drawn))}))
+    sample = scratch_table(released, SAMPLE, pd.DataFrame({MEMBER: drawn, "position": np.arange(len(drawn))}))
     made = ReleasedRows.of(policy, tables).claims(with_claim_id=True)
-    write_table(linked, f'SELECT * FROM ({made}) WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql}) ORDER BY {CLAIM}')
+    of_sample = f'SELECT * FROM ({made}) WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql}) ORDER BY {CLAIM}'
+    linked = scratch_table(released, LINKED, of_sample)
     differing = int(linked.query(inference_rows.unlinked_rows(linked, claims, sample))["n"].iloc[0])
     if differing:
         raise StoreError(
@@ -180,10 +180,10 @@ def _rows_from(
 ) -> list[ChannelRows]:
     """The rows of some channels, from some of the released claims."""
     sample, found = tables[SAMPLE], list[ChannelRows]()
-    profiles = Table(linked.file, "scratch", "inference_profiles")
     shown = profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql)
     crosswalk, delivered = tables["pseudonym_crosswalk"], tables["member_profiles"]
-    write_table(profiles, inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual))
+    of_profiles = inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual)
+    profiles = scratch_table(linked, "inference_profiles", of_profiles)
     # Only trees look at them.
     boosted = "gradient_boosting" in policy.inference.models
     counts = profiles_of(linked, sample) if boosted else np.zeros((sample.count(), 0), dtype=np.int32)
@@ -191,13 +191,12 @@ def _rows_from(
         own = [channel for channel in channels if channel.of_members == of_members]
         if not own:
             continue
-        made = Table(linked.file, "scratch", "inference_rows")
-        write_table(
-            made,
+        sql = (
             inference_rows.member_rows(profiles, delivered, own)
             if of_members
-            else inference_rows.claim_rows(linked, tables["eligible_claims"], profiles, delivered, own),
+            else inference_rows.claim_rows(linked, tables["eligible_claims"], profiles, delivered, own)
         )
+        made = scratch_table(linked, "inference_rows", sql)
         found += _numbered(made, own, [] if of_members else inference_rows.field_places(linked, IDENTIFYING), counts)
     return found
 

@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from deid_assets.figures.rendering import words
 from deid_assets.methods.adversary.two_readings import Adversary
@@ -22,7 +23,7 @@ from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table, write_table, write_view
+from deid_assets.store.tables import Query, Table, scratch_table, write_view
 
 CANDIDATE = ("release_members", "release_claims", "release_days_in_hospital")
 """The tables about to be released. Evidence is bound to their rows, so every assessment of members reads all three."""
@@ -82,15 +83,19 @@ class Candidate:
         """The table of this name in the scratch schema of the store."""
         return Table(self.tables["member_profiles"].file, "scratch", name)
 
+    def write(self, name: str, content: str | Query | pd.DataFrame | pa.RecordBatchReader) -> Table:
+        """Write the table of this name in the scratch schema of the store."""
+        return scratch_table(self.tables["member_profiles"], name, content)
+
     @property
     def member_levels(self) -> dict[str, int]:
         """Level of every member-level quasi-identifier, in the order of `member_columns`."""
-        return {column: self.levels[column] for column in member_columns(self.policy)}
+        return {column: self.levels[column] for column in self.policy.member_columns}
 
     @property
     def claim_levels(self) -> dict[str, int]:
         """Level of every claim-level quasi-identifier, in the order of `claim_columns`."""
-        return {column: self.levels[column] for column in claim_columns(self.policy)}
+        return {column: self.levels[column] for column in self.policy.claim_names}
 
     @property
     def demographics(self) -> str:
@@ -111,7 +116,11 @@ class Candidate:
     @property
     def originals(self) -> str:
         """SELECT the member_id of those about to be released."""
-        return original_members(self.tables["pseudonym_crosswalk"], self.tables["release_members"])
+        crosswalk, released = self.tables["pseudonym_crosswalk"], self.tables["release_members"]
+        return (
+            f"SELECT original_id AS member_id FROM {crosswalk.sql} WHERE kind = 'member'"
+            f' AND pseudonym IN (SELECT "MemberID" FROM {released.sql})'
+        )
 
     @property
     def shown_profiles(self) -> str:
@@ -119,19 +128,9 @@ class Candidate:
         return profiles_query(self.policy, self.tables["release_members"].sql, self.tables["release_days_in_hospital"].sql)
 
 
-def member_columns(policy: Policy) -> tuple[str, ...]:
-    """The member-level quasi-identifiers, in an order independent of the policy's text."""
-    return policy.member_columns
-
-
-def claim_columns(policy: Policy) -> tuple[str, ...]:
-    """The claim-level quasi-identifiers, in an order independent of the policy's text."""
-    return tuple(policy.claim_names)
-
-
 def lattice_dimensions(policy: Policy) -> tuple[Dimension, ...]:
     """The axes of the lattice, in policy order."""
-    members, claims = member_columns(policy), claim_columns(policy)
+    members, claims = policy.member_columns, tuple(policy.claim_names)
     return tuple(
         Dimension(
             dimension.name,
@@ -149,7 +148,7 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
     If class sizes are counted, the population is every delivered member; if they are estimated from the release, it is
     the release.
     """
-    members, claims = member_columns(policy), claim_columns(policy)
+    members, claims = policy.member_columns, tuple(policy.claim_names)
     demographics = encoding.demographic_codes(tables.profiles, tables.domains, members)
     targets = encoding.released_members(tables.profiles)
     known = encoding.histories(tables.known, tables.profiles, tables.domains, claims, len(targets), released_only=True)
@@ -205,17 +204,16 @@ def node_computation(policy: Policy, tables: PopulationTables, only_at: tuple[in
 
 def knows_of(policy: Policy) -> Knows:
     """How much of the sampled values the policy's adversary knows; what is known of dates is known of every table."""
-    columns = claim_columns(policy)
     of_scenarios = (
         {column for table in tables for column in policy.claim_columns_of(table)} for tables in policy.adversary.scenarios
     )
-    scenarios = tuple(tuple(place for place, one in enumerate(columns) if one in known) for known in of_scenarios)
+    scenarios = tuple(tuple(place for place, one in enumerate(policy.claim_names) if one in known) for known in of_scenarios)
     return Knows(scenarios, policy.adversary.total)
 
 
 def adversary_of(policy: Policy, profiles: Table) -> Adversary:
     """Input for computing the adversary's power on generalized data."""
-    numbers = {column: policy.numbers_of_events(column) for column in claim_columns(policy)}
+    numbers = {column: policy.numbers_of_events(column) for column in policy.claim_names}
     counted = {of: encoding.events_of_released(profiles, of) for of in {("claims",), *numbers.values()}}
     events = tuple(counted[of] for of in numbers.values())
     return Adversary(counted["claims",], policy.adversary.power, policy.adversary.rounding, events)
@@ -291,14 +289,6 @@ def chosen_level_names(policy: AnyPolicy, tables: Mapping[str, Table]) -> list[t
     ]
 
 
-def original_members(crosswalk: Table, released: Table) -> str:
-    """SELECT the member_id of released members."""
-    return (
-        f"SELECT original_id AS member_id FROM {crosswalk.sql} WHERE kind = 'member'"
-        f' AND pseudonym IN (SELECT "MemberID" FROM {released.sql})'
-    )
-
-
 def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:
     """(n,) bool: sampled members who are not suppressed, ordered by member_number."""
     kept = profiles.arrays(
@@ -310,7 +300,7 @@ def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:
 
 def profiles_query(policy: Policy, members: str, days: str) -> str:
     """SELECT the member-level quasi-identifiers of released rows; `members` and `days` are texts after FROM."""
-    return released_profiles(members, days, policy.member_names, member_columns(policy))
+    return released_profiles(members, days, policy.member_names, policy.member_columns)
 
 
 def released_date_columns(policy: Policy) -> dict[str, str]:
@@ -323,6 +313,5 @@ def released_date_columns(policy: Policy) -> dict[str, str]:
 def demographic_sizes(candidate: Candidate) -> dict[str, np.ndarray]:
     """Every demographic class: `population_size` in the delivery and `released_size` in the candidate's rows."""
     population = write_view(candidate.scratch("delivered_classes"), candidate.demographics)
-    released = candidate.scratch("released_classes")
-    write_table(released, candidate.shown_profiles)
-    return population.arrays(demographic_class_sizes(population, released, member_columns(candidate.policy)))
+    released = candidate.write("released_classes", candidate.shown_profiles)
+    return population.arrays(demographic_class_sizes(population, released, candidate.policy.member_columns))

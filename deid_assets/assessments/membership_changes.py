@@ -14,7 +14,7 @@ import numpy as np
 
 from deid_assets.assessments.earlier_releases import EverReleased, Tags
 from deid_assets.assessments.evidence import Measurement, Method, Refusal
-from deid_assets.assessments.kernel_input import Candidate, member_columns
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.disclosure.absence import absence_factor
 from deid_assets.methods.disclosure.membership_changes import (
     NOT_DELIVERED,
@@ -77,7 +77,7 @@ def present_members(candidate: Candidate, removed: str, released: str, tags: Tag
     released
         A SELECT of the member_id of those about to be released.
     """
-    columns = member_columns(candidate.policy)
+    columns = candidate.policy.member_columns
     query = membership_query(candidate.demographics, columns, removed, released)
     found = candidate.tables["member_profiles"].query(query)
     own, order = np.unique(tags(found["member_id"].tolist()), return_index=True)

@@ -119,7 +119,7 @@ def presence_of_canaries(like: kernel_input.Candidate, commitment: str) -> Findi
     """Whether classes released entirely, or not at all, reveal with certainty who is in the release."""
     values = planting.own_values()
     groups = [planting.CanaryGroup({}, 3, 0)]
-    for column in kernel_input.member_columns(like.policy):
+    for column in like.policy.member_columns:
         groups += [
             planting.CanaryGroup({column: next(values)}, people, released) for people, released in ((1, 1), (2, 2), (2, 0))
         ]

@@ -121,7 +121,7 @@ def released_tables(candidate: Candidate) -> ReleasedTables:
     write_table(shown, candidate.shown_profiles)
     of_members = candidate.originals
     write_table(known, generalized_claims(tables["known"], tables["value_domains"], candidate.claim_levels, members=of_members))
-    crosswalk, columns = tables["pseudonym_crosswalk"], kernel_input.member_columns(policy)
+    crosswalk, columns = tables["pseudonym_crosswalk"], policy.member_columns
     return ReleasedTables(shown, tables["release_claims"], known, crosswalk, columns, policy.claim_names)
 
 
@@ -307,8 +307,8 @@ def _records(candidate: Candidate, tables: ReleasedTables) -> EvaluationRecords:
     """The released records with what may be known of each, and in which order it happened."""
     dates, ordered, date = candidate.policy.dates, candidate.tables["known"], None
     if dates is not None:
-        grouped, date, ordered = ordered, dates.release_as, candidate.scratch("sensitivity_days")
-        write_table(ordered, delivered_days(grouped, candidate.tables["eligible_claims"]))
+        date, days = dates.release_as, delivered_days(ordered, candidate.tables["eligible_claims"])
+        ordered = candidate.write("sensitivity_days", days)
     return released_records(tables, ordered, candidate.tables["value_domains"], candidate.levels.get(DAY), date)
 
 
@@ -460,7 +460,7 @@ class _Power:
                     ORDER BY o.position NULLS LAST, member_id""",
                 [column],
             )
-            for column in (*kernel_input.claim_columns(policy), "year")
+            for column in (*policy.claim_names, "year")
         ]
 
     def of(self, variant: Variant, most: int) -> list[np.ndarray]:

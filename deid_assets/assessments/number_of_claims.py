@@ -13,8 +13,6 @@ from deid_assets.assessments import planting
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.kernel_input import (
     Candidate,
-    claim_columns,
-    member_columns,
     released_date_columns,
     smallest_safe_class,
 )
@@ -30,7 +28,7 @@ from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.store.events import rows_of
-from deid_assets.store.tables import Table, quoted, write_table
+from deid_assets.store.tables import Table, quoted, scratch_table
 
 NUMBERED = "number_of_claims_high_risk_share"
 
@@ -41,7 +39,7 @@ def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.nda
     Whether claims were cut is not part of the class, because it is not yet known.
     """
     days = top_code(members, list(YEARS.values()), policy.top_coding.percentile)
-    columns = [column for column in member_columns(policy) if column not in BESIDE_DAYS]
+    columns = [column for column in policy.member_columns if column not in BESIDE_DAYS]
     # A missing value stays missing: least() of it and a number would be the number.
     selects = ", ".join(
         f"CASE WHEN {quoted(column)} > {int(days.code)} THEN {int(days.code)} ELSE {quoted(column)} END AS {quoted(column)}"
@@ -169,10 +167,11 @@ def number_of_events_risk(candidate: Candidate, population: Table, released: Tab
     held, released_claims = (rows if events == ALL_EVENTS else rows_of(rows, events) for rows in both)
     section, years = policy.measured_number_of_claims, years_of(policy, held)
     shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {released_claims.sql})"""
-    everybody, numbered = (Table(population.file, "scratch", f"numbered_{name}") for name in ("population", "release"))
-    write_table(everybody, with_bins(population.sql, "member_id", held.sql, section.width, years))
-    write_table(numbered, with_bins(released.sql, "MemberID", shown, section.width, years))
-    sizes = population.arrays(demographic_class_sizes(everybody, numbered, (*member_columns(policy), *bin_columns(years))))
+    of_population = with_bins(population.sql, "member_id", held.sql, section.width, years)
+    everybody = scratch_table(population, "numbered_population", of_population)
+    of_release = with_bins(released.sql, "MemberID", shown, section.width, years)
+    numbered = scratch_table(population, "numbered_release", of_release)
+    sizes = population.arrays(demographic_class_sizes(everybody, numbered, (*policy.member_columns, *bin_columns(years))))
     return demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
 
 
@@ -220,7 +219,7 @@ INTERVAL = "service_interval"
 
 def _told(policy: Policy) -> list[str]:
     """The columns of a claim that are known besides the intervals between services."""
-    return [column for column in claim_columns(policy) if column not in (INTERVAL, "service_order")]
+    return [column for column in policy.claim_names if column not in (INTERVAL, "service_order")]
 
 
 def ordered_services_risk(candidate: Candidate, population: Table, released: Table) -> ordered_services.OrderedRisk:
@@ -237,7 +236,7 @@ def ordered_services_risk(candidate: Candidate, population: Table, released: Tab
     names, told = policy.claim_names, _told(policy)
     ((stored, shown),) = released_date_columns(policy).items()
     of_claims = generalized_claims(tables["held"], tables["value_domains"], candidate.claim_levels, [stored])
-    demographics, k = member_columns(policy), smallest_safe_class(policy)
+    demographics, k = policy.member_columns, smallest_safe_class(policy)
     sizes = population.arrays(
         ordered_services.ordered_class_sizes(
             ordered_services.shown_services(population, f"({of_claims})", "member_id", demographics, stored, INTERVAL, told),
@@ -296,7 +295,7 @@ def ordered_services_of_canaries(like: Candidate, attack: planting.MembersAttack
             add([plain, shared, plain], 2, {}, float(enough > 2), released)
     add([*[plain] * ordered_services.CONSECUTIVE, {INTERVAL: next(values)}], 1, {}, 1 / 2)
     add([plain] * 2, enough, {}, 0)
-    add([plain] * ordered_services.CONSECUTIVE, 1, {member_columns(policy)[0]: next(values)}, 1)
+    add([plain] * ordered_services.CONSECUTIVE, 1, {policy.member_columns[0]: next(values)}, 1)
     sizes, at_risk, by_nobody = (np.array(one) for one in zip(*found, strict=True))
     shares = ((sizes < enough).mean(), (sizes == 1).mean(), at_risk.mean(), by_nobody.mean())
     with planting.planted_store() as file:

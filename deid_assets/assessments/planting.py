@@ -195,7 +195,10 @@ def plant_members(
     policy, levels = like.policy, like.levels
     rows = {
         "member_profiles": _profiles(policy, members),
-        "pseudonym_crosswalk": _crosswalk(members),
+        "pseudonym_crosswalk": [
+            {"kind": "member", "original_id": _member_id(number), "pseudonym": PSEUDONYM + number}
+            for number in range(len(members))
+        ],
         "value_domains": _domains(like, members, claims),
         "release_members": _release_members(policy, levels, members),
         "release_days_in_hospital": _release_days(policy, levels, members),
@@ -224,12 +227,6 @@ def _profiles(policy: Policy, members: Sequence[PlantedMember]) -> list[dict[str
         {"member_id": _member_id(number), "member_number": number, "released": member.released}
         | {column: _value(member.own, column) for column in columns}
         for number, member in enumerate(members)
-    ]
-
-
-def _crosswalk(members: Sequence[PlantedMember]) -> list[dict[str, object]]:
-    return [
-        {"kind": "member", "original_id": _member_id(number), "pseudonym": PSEUDONYM + number} for number in range(len(members))
     ]
 
 

@@ -182,7 +182,7 @@ def small_classes_of_canaries(like: Candidate, estimate: Estimate) -> Findings:
     groups = [planting.CanaryGroup({}, enough, enough)]
     groups += chain.from_iterable(
         (planting.CanaryGroup({column: next(values)}, 1, 1), planting.CanaryGroup({column: next(values)}, 2, 2))
-        for column in kernel_input.member_columns(policy)
+        for column in policy.member_columns
     )
     sizes = np.array(planting.released_sizes(groups))
     small, alone = (sizes < enough).mean(), (sizes == 1).mean()

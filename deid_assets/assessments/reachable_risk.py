@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.absence import what_helps_against_absence, what_helps_against_factor
-from deid_assets.assessments.kernel_input import PopulationTables, member_columns, sampling_fraction, smallest_safe_class
+from deid_assets.assessments.kernel_input import PopulationTables, sampling_fraction, smallest_safe_class
 from deid_assets.assessments.neighbor_attack import attack_confidence, joint_confidence
 from deid_assets.errors import RefusedError
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
@@ -62,7 +62,7 @@ def other_gates(
     return OtherGates(
         computation.data,
         computation.dimensions,
-        encoding.demographic_codes(tables.profiles, tables.domains, member_columns(policy)),
+        encoding.demographic_codes(tables.profiles, tables.domains, policy.member_columns),
         encoding.released_members(tables.profiles),
         smallest_safe_class(policy),
         policy.risk.max_high_risk_share,

@@ -46,7 +46,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.sections.releases import Hiding
 from deid_assets.sources.flat import PERSON
-from deid_assets.store.tables import Table, drop_schema, quoted, write_table
+from deid_assets.store.tables import Table, drop_schema, quoted, scratch_table, write_table
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ class PeopleTable:
             raise ValueError("nothing identifies the people of this table")
         person = quoted(self.person)
         ids = self.beside.query(f"SELECT DISTINCT {person} AS person FROM ({self.rows}) ORDER BY 1")["person"].tolist()
-        tagged, kept = (Table(self.beside.file, "scratch", name) for name in ("person_tags", "kept_records"))
-        write_table(tagged, pd.DataFrame({"person": pd.Series(ids, dtype="str"), "tag": tags(ids).astype(np.uint64)}))
-        write_table(kept, kept_records(self.rows, self.labels, self.attributes, self.person, tagged, self.left_out))
-        return kept
+        of_people = pd.DataFrame({"person": pd.Series(ids, dtype="str"), "tag": tags(ids).astype(np.uint64)})
+        tagged = scratch_table(self.beside, "person_tags", of_people)
+        kept = kept_records(self.rows, self.labels, self.attributes, self.person, tagged, self.left_out)
+        return scratch_table(self.beside, "kept_records", kept)
 
 
 def people_of_records(
@@ -131,12 +131,10 @@ def people_of_cohort(policy: CohortPolicy, people: Table, population: Table) -> 
     further = f", {attributes_sql(policy)}" if policy.attributes else ""
     identified = people.query(f"SELECT record, person{further} FROM {people.sql} ORDER BY record")
     labels = released_labels(policy, cells_in(policy, people, population)).set_axis(identified.index)
-    shown = Table(people.file, "scratch", "shown_cohort")
-    write_table(shown, pd.concat([identified.rename(columns={"person": _PERSON}), labels], axis=1))
+    shown = pd.concat([identified.rename(columns={"person": _PERSON}), labels], axis=1)
     attributes = {one.column: one.release_as for one in policy.attributes}
-    return PeopleTable(
-        people, f"SELECT * FROM {shown.sql}", tuple(labels), attributes, _PERSON, "SELECT NULL::BIGINT WHERE false"
-    )
+    rows = f"SELECT * FROM {scratch_table(people, 'shown_cohort', shown).sql}"
+    return PeopleTable(people, rows, tuple(labels), attributes, _PERSON, "SELECT NULL::BIGINT WHERE false")
 
 
 _PERSON = "_person"

@@ -24,7 +24,7 @@ from deid_assets.methods.utility.ledger import (
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, PROVIDER_PSEUDONYMS, YEARS
 from deid_assets.store.events import is_of, rows_of
-from deid_assets.store.tables import Query, Table, quoted, write_table, write_view
+from deid_assets.store.tables import Query, Table, quoted, scratch_table, write_view
 
 INPUTS = {
     "members": "members", "claims": "claims", "quarantined": "quarantined_rows", "delivered_codes": "delivered_codes",
@@ -176,23 +176,21 @@ def _scratch(made: LedgerTables, name: str) -> Table:
 def _member_rows(made: LedgerTables) -> RowFates:
     """The fates of delivered members, and what the steps made of the values of the released ones as h_<column>."""
     fates = ledger.write_fates(_scratch(made, "ledger_member_fates"), Query(ledger.member_fates(made)), made.members)
-    released = _scratch(made, "ledger_members")
     shown = ", ".join(_held(column, "p") for column in made.profiles.columns() if column not in ("member_id", "released"))
-    write_table(
-        released,
+    released = (
         f"SELECT m.*, {shown} FROM {made.members.sql} AS m JOIN {fates.sql} AS f USING (member_id)"
-        f" LEFT JOIN {made.profiles.sql} AS p USING (member_id) WHERE f.fate = '{RELEASED}'",
+        f" LEFT JOIN {made.profiles.sql} AS p USING (member_id) WHERE f.fate = '{RELEASED}'"
     )
-    return RowFates(made.members, fates, released)
+    return RowFates(made.members, fates, scratch_table(made.members, "ledger_members", released))
 
 
 def _claim_rows(policy: Policy, made: LedgerTables, known: Table, table: str) -> RowFates:
     """The fates of delivered events of a table, and what the steps made of the values of the released ones as h_<column>."""
     if policy.has_other_events:
-        alone = _scratch(made, "ledger_delivered_events")  # a table, whose rows have places
-        write_table(alone, f"SELECT * FROM {made.claims.sql} WHERE {is_of(made.claims, table)}")
-        made = replace(made, claims=alone)
-    members, released = _scratch(made, "ledger_member_fates"), _scratch(made, "ledger_claims")
+        alone = f"SELECT * FROM {made.claims.sql} WHERE {is_of(made.claims, table)}"
+        # A table, whose rows have places.
+        made = replace(made, claims=scratch_table(made.members, "ledger_delivered_events", alone))
+    members = _scratch(made, "ledger_member_fates")
     rules = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
     fates = ledger.write_fates(_scratch(made, "ledger_claim_fates"), rules, made.claims)
     held = write_view(
@@ -200,13 +198,10 @@ def _claim_rows(policy: Policy, made: LedgerTables, known: Table, table: str) ->
         f"SELECT * FROM {made.held.sql} WHERE member_id IN (SELECT member_id FROM {members.sql} WHERE fate = '{RELEASED}')",
     )
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
-    write_table(
-        released,
-        f"""SELECT c.* EXCLUDE (claim_id, fate), {shown}
-            FROM (FROM {made.claims.sql} POSITIONAL JOIN {fates.sql} WHERE fate = '{RELEASED}') AS c
-            LEFT JOIN ({identified_claims(policy, held, known)}) AS h USING (claim_id)""",
-    )
-    return RowFates(made.claims, fates, released)
+    released = f"""SELECT c.* EXCLUDE (claim_id, fate), {shown}
+        FROM (FROM {made.claims.sql} POSITIONAL JOIN {fates.sql} WHERE fate = '{RELEASED}') AS c
+        LEFT JOIN ({identified_claims(policy, held, known)}) AS h USING (claim_id)"""
+    return RowFates(made.claims, fates, scratch_table(made.members, "ledger_claims", released))
 
 
 def _held(column: str, alias: str) -> str:

@@ -135,7 +135,7 @@ def worst_class_text(policy: Policy, computation: NodeComputation, worst: WorstC
 def _names(policy: Policy, classes: worst_classes.MemberClasses, labels_of: Callable[[str], Mapping[int, Any]]) -> list[str]:
     """Name each class by its labels, which a column's codes stand for."""
     texts = []
-    for place, column in enumerate(kernel_input.member_columns(policy)):
+    for place, column in enumerate(policy.member_columns):
         labels, released = labels_of(column), policy.quasi_identifier(column).release_as
         texts.append(
             [f"{released} {'blank' if pd.isna(labels[code]) else labels[code]}" for code in classes.values[:, place].tolist()]

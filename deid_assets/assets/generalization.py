@@ -321,7 +321,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
                     keys=lambda name: stream_key(step, f"diagnosis: {name}", number),
                     other_gates=replace(gates, data=cut, dimensions=useful),
                 ),
-                Columns(kernel_input.member_columns(policy), kernel_input.claim_columns(policy), leaving_together(policy)),
+                Columns(policy.member_columns, tuple(policy.claim_names), leaving_together(policy)),
                 _DIAGNOSIS_DRAWS,
                 lambda change: changed_sections(policy, change),
                 never,

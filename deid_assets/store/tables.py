@@ -118,11 +118,8 @@ def columns_of(file: Path) -> dict[Table, set[str]]:
     return found
 
 
-def _memory_limit() -> int:
-    """Bytes that DuckDB may use before it spills; on a small machine, the kernel's arrays need the rest."""
-    return min(4_000_000_000, int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
-
-
+_MEMORY_LIMIT = min(4_000_000_000, int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+"""Bytes that DuckDB may use before it spills; on a small machine, the kernel's arrays need the rest."""
 _connections: set[duckdb.DuckDBPyConnection] = set()
 
 
@@ -166,7 +163,7 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
             str(file),
             config={
                 "temp_directory": str(file.parent / "spill"),
-                "memory_limit": f"{_memory_limit()}B",
+                "memory_limit": f"{_MEMORY_LIMIT}B",
                 # A delivered file must not be able to load external code.
                 "autoload_known_extensions": False,
                 "autoinstall_known_extensions": False,
@@ -273,6 +270,13 @@ def write_table(table: Table, content: str | Query | pd.DataFrame | pa.RecordBat
             raise
     os.chmod(table.file, 0o600)
     return rows
+
+
+def scratch_table(beside: Table, name: str, content: str | Query | pd.DataFrame | pa.RecordBatchReader) -> Table:
+    """Write a table that one computation needs into the scratch schema of another table's file, and return its handle."""
+    made = Table(beside.file, "scratch", name)
+    write_table(made, content)
+    return made
 
 
 def write_view(view: Table, sql: str) -> Table:

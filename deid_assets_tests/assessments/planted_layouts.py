@@ -22,7 +22,7 @@ from deid_assets.assessments.identified_files import (
 )
 from deid_assets.assessments.inference_channels import channels_of_canaries
 from deid_assets.assessments.inference_rows import LINKED, SAMPLE, channel_rows, inferred
-from deid_assets.assessments.kernel_input import Candidate, member_columns
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.membership_disclosure import presence_of_canaries
 from deid_assets.assessments.population_estimates import estimates, small_classes_of_canaries
 from deid_assets.assessments.provider_graph_attack import (
@@ -66,7 +66,7 @@ class Canaries:
 
     def __init__(self, store: SmallStore, policy: Policy, level: int = 0, listed: str | None = None):
         self.policy = policy
-        self.columns = member_columns(policy)
+        self.columns = policy.member_columns
         self.levels = {qi.column: min(level, policy.hierarchy_of(qi.column).levels - 1) for qi in policy.quasi_identifiers.all}
         self.tables = layouts(store, contracts_of(policy))
         # What inference channels make of them: the members sampled, and their released claims with claim_id.

@@ -12,7 +12,7 @@ COUNTED, ESTIMATED = policy_by_name("heritage_public"), policy_by_name("desynpuf
 
 
 def test_dimensions_move_the_columns_that_the_policy_says():
-    members, claims = kernel_input.member_columns(COUNTED), kernel_input.claim_columns(COUNTED)
+    members, claims = COUNTED.member_columns, tuple(COUNTED.claim_names)
     dimensions = {dimension.name: dimension for dimension in kernel_input.lattice_dimensions(COUNTED)}
     days = dimensions["days_in_hospital"]
     assert [members[i] for i in days.demographics] == ["days_in_hospital_y2", "days_in_hospital_y3"]

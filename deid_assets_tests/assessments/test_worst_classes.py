@@ -9,7 +9,6 @@ import pytest
 
 from deid_assets.assessments import worst_classes
 from deid_assets.assessments.evidence import Context, Evidence, judge
-from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.registry import passes, required_measurements
 from deid_assets.methods.attacks import worst_classes as method
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
@@ -169,7 +168,7 @@ class TestAttackByClass:
 
     def test_classes_are_named_by_their_released_labels(self, store):
         own = policy()
-        columns = member_columns(own)
+        columns = own.member_columns
         names = ", ".join(f'"{column}" VARCHAR' for column in columns)
         rows = [(n, *(label if place == 0 else None for place in range(len(columns)))) for n, label in enumerate(["b", "a"])]
         shown = store.table("shown", f'"MemberID" BIGINT, {names}', rows)

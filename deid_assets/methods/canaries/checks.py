@@ -130,14 +130,9 @@ def sensitivity_of_canaries(
         found = attack.trials(knows, power, stream_key, draws, targets=targets)
         expected = planting.certain_success(sizes[knows][found.targets - first])
         total += planting.compare(expected, _success(found.matched, found.sizes))
-    mistaken = attack.trials(
-        "values",
-        planting.canary_power(planted, with_year=False),
-        stream_key,
-        draws,
-        1.0,
-        planting.with_one_known_claim(planted, targets),
-    )
+    # Of targets with one known claim, all of whose known values are wrong, none is right by chance.
+    of_one_claim = targets[np.diff(planted.known.offsets)[targets] == 1]
+    mistaken = attack.trials("values", planting.canary_power(planted, with_year=False), stream_key, draws, 1.0, of_one_claim)
     return total + planting.compare(np.zeros(draws), _success(mistaken.matched, mistaken.sizes))
 
 

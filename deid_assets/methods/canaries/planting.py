@@ -279,11 +279,6 @@ def certain_success(sizes: np.ndarray) -> np.ndarray:
     return np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0)
 
 
-def with_one_known_claim(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray:
-    """Return the targets with one known claim: if all known values are wrong, none of theirs is right by chance."""
-    return targets[np.diff(records.known.offsets)[targets] == 1]
-
-
 def _codes(canary: Canary, place: int, first: int, truncated: bool) -> list[int]:
     """Return its values of one quasi-identifier, numbered from `first`: all, or those that truncation keeps."""
     there = [(values[place], held) for values, _, _, held in canary.claims]

@@ -38,7 +38,7 @@ from scipy.sparse.csgraph import connected_components
 
 from deid_assets.methods.population.encoding import labels_query
 from deid_assets.reference.known_columns import EVENT_TABLE
-from deid_assets.store.tables import Table, literal, quoted, write_table
+from deid_assets.store.tables import Table, literal, quoted, scratch_table
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,7 @@ def linkable_share(release: Table, other: Table) -> float:
     float
         In [0, 1]; 0 if nobody is released.
     """
-    joined = Table(release.file, "scratch", "classes_joined")
-    write_table(joined, joined_classes(release, other))
+    joined = scratch_table(release, "classes_joined", joined_classes(release, other))
     found = release.query(
         f"""WITH own AS ({_records(release, joined, 0)}), others AS ({_records(other, joined, 1)})
             SELECT count(*) AS all_records, count(*) FILTER (n = 1) AS linked
@@ -295,14 +294,10 @@ def _numbered(tables: MemberTables, column: str, level: int, kind: str, of_membe
     found = " UNION ".join(f"SELECT DISTINCT {quoted(column)} AS value FROM {source.sql}" for source in sources)
     # A missing value of a member is a value, and may have a label.
     same = "IS NOT DISTINCT FROM" if of_members else "="
-    table = Table(tables.profiles.file, "scratch", f"kept_values_of_{column}")
-    write_table(
-        table,
-        f"""SELECT v.value, d.label, row_number() OVER (ORDER BY v.value::VARCHAR NULLS LAST) - 1 AS code
-            FROM ({found}) AS v
-            LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS d ON d.value {same} v.value""",
-    )
-    return table
+    sql = f"""SELECT v.value, d.label, row_number() OVER (ORDER BY v.value::VARCHAR NULLS LAST) - 1 AS code
+        FROM ({found}) AS v
+        LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS d ON d.value {same} v.value"""
+    return scratch_table(tables.profiles, f"kept_values_of_{column}", sql)
 
 
 def _codes(values: Mapping[str, Table], rows: str) -> tuple[str, str]:

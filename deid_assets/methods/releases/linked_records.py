@@ -44,19 +44,15 @@ def kept_records(
         values["; ".join(sorted(values))] = f"to_json([{', '.join(values[name] for name in sorted(values))}])::VARCHAR"
     named = "".join(f", {value} AS a{place}" for place, value in enumerate(values.values()))
     in_order = [_in_order("shown", "to_json({})::VARCHAR", "'record'")]
-    in_order += [
-        _in_order(f"a{place}", "sha256(to_json({})::VARCHAR)", f"'{_kept_name(name)}'") for place, name in enumerate(values)
-    ]
+    for place, name in enumerate(values):
+        # A digest, because columns of a delivery have any names.
+        kept = ATTRIBUTE + sha256(name.encode()).hexdigest()[:32]
+        in_order.append(_in_order(f"a{place}", "sha256(to_json({})::VARCHAR)", f"'{kept}'"))
     return f"""WITH labelled AS MATERIALIZED (
             SELECT t.tag, to_json(struct_pack({shown}))::VARCHAR AS shown, record NOT IN ({left_out}) AS released{named}
             FROM ({rows}) AS r
             JOIN {tags.sql} AS t ON t.person = r.{quoted(person)})
         {" UNION ALL ".join(in_order)}"""
-
-
-def _kept_name(attribute: str) -> str:
-    """Name of an attribute in the kept rows; a digest, because columns of a delivery have any names."""
-    return ATTRIBUTE + sha256(attribute.encode()).hexdigest()[:32]
 
 
 def _in_order(column: str, label: str, name: str) -> str:

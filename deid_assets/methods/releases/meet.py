@@ -17,7 +17,7 @@ from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.attacks.neighbor_attack import success_given_membership
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
-from deid_assets.store.tables import Table, write_table
+from deid_assets.store.tables import Table, scratch_table
 
 _MEET, _LEVELS = 1, 2
 """Levels of each claim-level quasi-identifier: values, and their classes at the meet."""
@@ -106,12 +106,8 @@ def linked_members(
     LinkedMembers or None
         None if no member is in every release.
     """
-    file = releases[0].file
-    members, every = (
-        Table(file, "scratch", "linked_members"),
-        " UNION ALL ".join(map(_numbered, range(len(releases)), releases)),
-    )
-    write_table(members, _members(every, len(releases)))
+    every = " UNION ALL ".join(f"SELECT {number} AS release, * FROM {one.sql}" for number, one in enumerate(releases))
+    members = scratch_table(releases[0], "linked_members", _members(every, len(releases)))
     found = members.arrays(f"SELECT tag, class, released FROM {members.sql} ORDER BY position")
     targets = np.flatnonzero(np.asarray(found["released"], dtype=bool))
     if not len(targets):
@@ -124,8 +120,7 @@ def linked_members(
     domains, held, known, claims = [], [], [], []
     for column in columns["name"]:
         shown = f"SELECT * FROM ({every}) WHERE service_day IS NOT NULL AND quasi_identifier = '{column}'"
-        values = Table(file, "scratch", "linked_values")
-        write_table(values, _values(shown))
+        values = scratch_table(members, "linked_values", _values(shown))
         domains.append(_domain(values))
         one = members.arrays(_occurrences(shown, members, values))
         position, code = np.asarray(one["position"]), np.asarray(one["code"])
@@ -150,10 +145,6 @@ def linked_members(
     return LinkedMembers(
         data, dimensions, Adversary(numbers["claims"], power, rounding, number), np.asarray(found["tag"])[targets]
     )
-
-
-def _numbered(number: int, release: Table) -> str:
-    return f"SELECT {number} AS release, * FROM {release.sql}"
 
 
 def _members(every: str, releases: int) -> str:
