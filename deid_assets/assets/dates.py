@@ -15,7 +15,7 @@ from deid_assets.methods.dates.errors import released_errors
 from deid_assets.methods.dates.intervals import Events, compared_ways, redraw
 from deid_assets.policy.models import Policy
 from deid_assets.release.keys import date_keys
-from deid_assets.store.tables import Table, write_table
+from deid_assets.store.tables import Table, scratch_table
 
 
 @stage_asset(
@@ -41,8 +41,8 @@ def dated_claims(
     key, *compared_with = date_keys(step.secret, *step.names)
     width = widths_of(policy, members, events)
     days = redraw(events, width, redrawing(policy, eligible_claims), key)
-    drawn = Table(members.file, "scratch", "redrawn_days")
-    write_table(drawn, pd.DataFrame({"member": events.member, "day": events.day, "moved": days.day}))
+    moves = pd.DataFrame({"member": events.member, "day": events.day, "moved": days.day})
+    drawn = scratch_table(members, "redrawn_days", moves)
     of_sample = dated.in_sample(members, released_sample)[events.member]
     sampled = events.take(of_sample)
     moved = days.day[of_sample]

@@ -39,7 +39,7 @@ from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGN
 from deid_assets.release.keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace
 from deid_assets.store.events import rows_of
-from deid_assets.store.tables import Query, Table, write_table
+from deid_assets.store.tables import Query, Table, scratch_table
 
 
 @stage_asset(policy_sections=["removal"], derived_columns={"code": ["claims.diagnosis_1", "claims.cpt"]})
@@ -185,9 +185,8 @@ def _without_leavers(eligible: Table, leavers: Leavers, workplace: Workplace) ->
     if not len(leavers.left) + len(leavers.leaving):
         return eligible
     ids = eligible.query(f"SELECT member_id FROM {eligible.sql} ORDER BY member_id")
-    staying = Table(eligible.file, "scratch", "staying_members")
-    write_table(staying, ids[~leavers.contain(workplace.tags_in_order(ids["member_id"].tolist()))])
-    return staying
+    staying = ids[~leavers.contain(workplace.tags_in_order(ids["member_id"].tolist()))]
+    return scratch_table(eligible, "staying_members", staying)
 
 
 @stage_asset(
@@ -225,8 +224,8 @@ def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_cla
     policy = step.policy
     claims = grouped_claims
     if policy.dates is not None:
-        claims = Table(grouped_claims.file, "scratch", "scored_claims")
-        write_table(claims, delivered_dates(grouped_claims, eligible_claims, date_columns(policy, eligible_claims)))
+        dated = delivered_dates(grouped_claims, eligible_claims, date_columns(policy, eligible_claims))
+        claims = scratch_table(grouped_claims, "scored_claims", dated)
     scores = truncation.claim_balanced_scores if policy.long_tail.score == "balanced" else truncation.claim_support_scores_query
     return " UNION ALL ".join(
         f"({scores(rows_of(claims, table), policy.claim_columns_of(table))})" for table in policy.event_tables
@@ -244,8 +243,8 @@ def truncated_claims(step: Step[Policy], members: Table, grouped_claims: Table, 
     policy = step.policy
     others = []
     for table in policy.event_tables[1:]:
-        others.append(Table(grouped_claims.file, "scratch", f"{table}_of_long_tail"))
-        write_table(others[-1], cut_long_tail(step, rows_of(grouped_claims, table), claim_support_scores, f"{table}_"))
+        cut = cut_long_tail(step, rows_of(grouped_claims, table), claim_support_scores, f"{table}_")
+        others.append(scratch_table(grouped_claims, f"{table}_of_long_tail", cut))
     left = _kept_claims(step, members, rows_of(grouped_claims), claim_support_scores)
     return Query(" UNION ALL ".join((left.sql, *(f"SELECT * FROM {other.sql}" for other in others))), left.parameters)
 
@@ -256,12 +255,10 @@ def _kept_claims(step: Step[Policy], members: Table, grouped_claims: Table, clai
     left = cut_long_tail(step, grouped_claims, claim_support_scores)
     if policy.number_of_claims is None:
         return left
-    of_tail = Table(grouped_claims.file, "scratch", "claims_of_long_tail")
-    write_table(of_tail, left)
+    of_tail = scratch_table(grouped_claims, "claims_of_long_tail", left)
     secret, place = step.secret, step.names
     bins = safe_bins(policy, members, grouped_claims, of_tail, secret.derive("number of claims", *place)[:16])
-    plan = Table(grouped_claims.file, "scratch", "claims_kept_in_bins")
-    write_table(plan, bins.kept)
+    plan = scratch_table(grouped_claims, "claims_kept_in_bins", bins.kept)
     section = policy.number_of_claims_section
     step.tell(
         {
@@ -320,8 +317,7 @@ def cut_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = 
     kept, bins = units_kept(tail, units, counts, seed)
     step.tell(_compared(tail, methods_compared(tail, claims, units, kept, bins, seed), bins, told))
     step.tell(_described(tail, members_by_claims(units, counts), members_by_claims(units, kept), None, told))
-    plan = Table(claims.file, "scratch", f"{told}claims_kept")
-    write_table(plan, units_that_lose_claims(units, counts, kept))
+    plan = scratch_table(claims, f"{told}claims_kept", units_that_lose_claims(units, counts, kept))
     return truncation.keep_claims(claims, scores, plan, order)
 
 

@@ -79,10 +79,6 @@ def test_wrong_input_is_refused(matched, sizes, alpha, message):
         attack(np.array(matched, dtype=bool), np.array(sizes), alpha)
 
 
-def test_at_most_5_76_per_cent_can_be_expected_to_be_reidentified():
-    assert neighbor_attack.expected_reidentified_share(0.008, 0.05) == pytest.approx(0.0576)
-
-
 def test_safe_harbor_exposure_is_0004_and_gives_max_sup_008():
     assert neighbor_attack.risk_exposure(0.0004, 1) == pytest.approx(0.0004)
     assert neighbor_attack.max_sup_like_safe_harbor(0.0004, 0.05) == pytest.approx(0.008)
