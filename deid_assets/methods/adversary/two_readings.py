@@ -53,14 +53,18 @@ class BothReadings:
     fixed: NodeMeasurement
     literal: NodeMeasurement
 
+    @property
+    def share(self) -> float:
+        """The larger of the two shares."""
+        return max(self.fixed.share, self.literal.share)
+
     def upper_bound(self, confidence: float) -> float:
         """Return the larger of the two upper bounds (Clopper-Pearson)."""
         return max(clopper_pearson_upper_bound(found.flagged, found.draws, confidence) for found in (self.fixed, self.literal))
 
     def hold(self, max_high_risk_share: float, confidence: float, aim: float) -> bool:
         """Whether the larger bound is within MaxSup and the larger share within `aim` of it, so that fresh draws pass too."""
-        share = max(self.fixed.share, self.literal.share)
-        return share <= aim * max_high_risk_share and self.upper_bound(confidence) <= max_high_risk_share
+        return self.share <= aim * max_high_risk_share and self.upper_bound(confidence) <= max_high_risk_share
 
 
 def literal_power(computation: NodeComputation, node: Sequence[int], adversary: Adversary) -> tuple[np.ndarray, ...]:

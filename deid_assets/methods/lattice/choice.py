@@ -264,13 +264,21 @@ class Judge:
         """The share that counts, on draws that chose nothing."""
         return self.readings(node, f"confirmation{which}", self.demands.draws)
 
-    def holds(self, node: Node, readings: BothReadings, which: str = "") -> bool:
-        """Whether confirmed readings hold and, where the adversary knows less than everything, those of who knows it, too."""
-        held, limit = self.demands.held_by(readings), self.demands.everything_known_at_most
-        if limit is None or not held:
-            return held
+    def part_allowed(self, node: Node, readings: BothReadings, which: str = "") -> float | None:
+        """Return which part of the share of confirmed readings is allowed; None if they hold.
+
+        Where the adversary knows less than everything, those of who knows it have to hold, too. All of a share within the aim
+        is allowed, though its bound is too high.
+        """
+        demands, limit = self.demands, self.demands.everything_known_at_most
+        if not demands.held_by(readings):
+            return demands.target / max(readings.share, demands.target)
+        if limit is None:
+            return None
         known = replace(self, computation=self.computation.known_as(EVERYTHING)).confirmed(node, which)
-        return known.hold(limit, self.demands.confidence, self.demands.aim)
+        if known.hold(limit, demands.confidence, demands.aim):
+            return None
+        return demands.aim * limit / max(known.share, demands.aim * limit)
 
     def by_class(self, node: Node, limit: float, which: str = "") -> tuple[ClassShares, np.ndarray]:
         """The share of each class on fresh draws, and whether it is so high that the gate may refuse it."""
@@ -325,7 +333,7 @@ def choose_generalization(
         if gate is not None:
             return Failed(gate)
         readings = judge.confirmed(node)
-        if not judge.holds(node, readings):
+        if judge.part_allowed(node, readings) is not None:
             return Failed(HIGH_RISK)
         if limit is None:
             return Choice(node, readings, nobody)
@@ -445,10 +453,11 @@ def suppress_flagged(judge: Judge, node: Node, in_excess: np.ndarray | None = No
         if computation.extract:
             asked, judged = np.flatnonzero(~suppressed), rest.computation
         quick = rest.readings(node, f"trial {number}", QUICK_DRAWS)
-        share = max(quick.fixed.share, quick.literal.share)
-        if share <= target:
+        part = target / max(quick.share, target)
+        if quick.share <= target:
             full = rest.confirmed(node, f" {number}")
-            if rest.holds(node, full, f" {number}"):
+            allowed = rest.part_allowed(node, full, f" {number}")
+            if allowed is None:
                 if limit is None:
                     return full, suppressed
                 by_class, high = rest.by_class(node, limit, f" {number}")
@@ -458,9 +467,8 @@ def suppress_flagged(judge: Judge, node: Node, in_excess: np.ndarray | None = No
                 failed = _failed_for(node, classes_of_members(rest.computation, node), by_class.shares)
                 class_goals[left] *= np.minimum(0.9, CLASS_AIM * limit / by_class.shares[high])
                 continue
-            share = max(full.fixed.share, full.literal.share)
-        # Who knows everything may find too many where the others find few enough.
-        goal *= min(0.9, target / max(share, target))
+            part = allowed
+        goal *= min(0.9, part)
     return failed
 
 
