@@ -50,6 +50,20 @@ DEFECTS = (
         KERNEL,
     ),
     Defect(
+        "of several scenarios the last one decides",
+        "methods/kernel/node_computation.py",
+        "flagged |= flags",
+        "flagged = flags",
+        KERNEL,
+    ),
+    Defect(
+        "somebody who knows everything may find as many as they can",
+        "methods/lattice/choice.py",
+        "if known.hold(limit, demands.confidence, demands.aim):",
+        "if known.hold(1, demands.confidence, demands.aim):",
+        ("methods/lattice",),
+    ),
+    Defect(
         "the literal reading uses the exemption of the other",
         "methods/kernel/node_computation.py",
         'if exemption == "literal":',
@@ -73,8 +87,8 @@ DEFECTS = (
     Defect(
         "the smaller of two readings decides",
         "methods/adversary/two_readings.py",
-        "share = max(self.fixed.share, self.literal.share)",
-        "share = min(self.fixed.share, self.literal.share)",
+        "return max(self.fixed.share, self.literal.share)",
+        "return min(self.fixed.share, self.literal.share)",
         ("methods/adversary", "methods/lattice"),
     ),
     Defect(
@@ -116,7 +130,7 @@ DEFECTS = (
         "a Charlson index of codes that cannot be read is 0",
         "methods/preparation/grouping.py",
         "CASE WHEN claims.unreadable_diagnoses = 0 AND {is_claim} THEN coalesce(charlson.charlson, '0') END",
-        "coalesce(charlson.charlson, '0')",
+        "CASE WHEN {is_claim} THEN coalesce(charlson.charlson, '0') END",
         ("methods/preparation",),
     ),
     Defect(
