@@ -680,7 +680,7 @@ def synthetic_delivery(folder: Path, layout: str, members: int, seed: int) -> No
     from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
 
     with tempfile.TemporaryDirectory() as made:
-        write_delivery(Path(made), members, seed, Contents(icd10cm=True))
+        write_delivery(Path(made), members, seed, Contents(icd10cm=True, fills=True))
         {"omop": write_omop, "tuva": write_tuva}[layout](Path(made), folder, "icd10cm")
     click.echo(
         f"{members:,} made-up people were written into {folder}: {', '.join(sorted(one.name for one in folder.iterdir()))}"

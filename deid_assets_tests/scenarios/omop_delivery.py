@@ -96,5 +96,5 @@ OMOP: dict[str, Any] = changed(
 
 def omop_delivery(folder: Path, members: int, seed: int = 1) -> Path:
     """Write a delivery as a CDM; return its folder."""
-    write_delivery(folder / "made", members, seed, Contents(icd10cm=True))
+    write_delivery(folder / "made", members, seed, Contents(icd10cm=True, fills=True))
     return write_omop(folder / "made", folder / "cdm", "icd10cm")

@@ -1,19 +1,22 @@
-"""Deliveries of the generator in the layouts of others: the same people and claims, and the same bytes each time."""
+"""Deliveries of the generator in the layouts of others: the same people, claims and fills, and the same bytes each time."""
 
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from deid_assets.reference.tables import read_table
 from deid_assets.sources.synthetic.delivery import Contents, write_delivery
-from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
+from deid_assets.sources.synthetic.layouts import ATC_GROUPS, write_omop, write_tuva
+
+PACKAGE = "deid_assets.sources.synthetic"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
     """200 members."""
     folder = tmp_path_factory.mktemp("made")
-    write_delivery(folder, 200, 4, Contents(icd10cm=True))
+    write_delivery(folder, 200, 4, Contents(icd10cm=True, fills=True))
     return folder
 
 
@@ -44,10 +47,47 @@ def test_every_condition_maps_to_the_code_of_its_claim(made, tmp_path):
     assert number(wrong) == 0
 
 
+def test_every_exposure_is_a_fill_and_its_concept_is_below_the_main_group_of_its_ingredients(made, tmp_path):
+    cdm = write_omop(made, tmp_path / "cdm", "icd10cm")
+    told = duckdb.sql(
+        f"""SELECT drug_exposure_id, person_id, provider_id, drug_exposure_start_date, days_supply, d.concept_name,
+            a.concept_code FROM '{cdm}/drug_exposure.parquet'
+            JOIN '{cdm}/concept.parquet' AS d ON d.concept_id = drug_concept_id AND d.vocabulary_id = 'RxNorm'
+            JOIN '{cdm}/concept_ancestor.parquet' ON descendant_concept_id = drug_concept_id
+            JOIN '{cdm}/concept.parquet' AS a ON a.concept_id = ancestor_concept_id AND a.concept_class_id = 'ATC 1st'"""
+    ).fetchall()
+    filled = duckdb.sql(
+        f"""SELECT claim_id, substr(member_id, 2)::INTEGER, substr(provider_id, 2)::INTEGER, service_date, days_supply, ndc
+            FROM '{made}/fills.parquet'"""
+    ).fetchall()
+    drugs = {row["ndc"]: (row["ingredients"], row["atc"]) for row in read_table("drugs.csv", package=PACKAGE)}
+    assert len(filled) > 500
+    assert sorted(told, key=str) == sorted(((*row[:5], *drugs[row[5]]) for row in filled), key=str)
+    assert {atc for _, atc in drugs.values()} <= ATC_GROUPS.keys()
+
+
+def test_no_event_is_outside_the_period_in_which_its_person_was_observed(made, tmp_path):
+    cdm = write_omop(made, tmp_path / "cdm", "icd10cm")
+    for table, first, last in (
+        ("visit_occurrence", "visit_start_date", "visit_end_date"),
+        ("drug_exposure", "drug_exposure_start_date", "drug_exposure_end_date"),
+        ("condition_occurrence", "condition_start_date", "condition_start_date"),
+    ):
+        outside = f"{first} < observation_period_start_date OR {last} > observation_period_end_date OR {last} < {first}"
+        counted = f"""SELECT count(*), count(*) FILTER (period_type_concept_id IS NULL OR {outside})
+            FROM '{cdm}/{table}.parquet' LEFT JOIN '{cdm}/observation_period.parquet' USING (person_id)"""
+        rows, wrong = duckdb.sql(counted).fetchall()[0]
+        assert rows > 500 and wrong == 0, table
+
+
 def test_tuva_has_a_line_for_each_dated_claim_and_a_span_for_each_member(made, tmp_path):
     tuva = write_tuva(made, tmp_path / "tuva", "icd10cm")
     assert number(f"SELECT count(*) FROM '{tuva}/eligibility.csv'") == 200
     dated = number(f"SELECT count(service_date) FROM '{made}/claims.parquet'")
+    filled = f"(SELECT claim_id, member_id, service_date, ndc, days_supply FROM '{made}/fills.parquet')"
+    fills = f"SELECT claim_id, person_id, dispensing_date, ndc_code, days_supply FROM '{tuva}/pharmacy_claim.csv'"
+    told = f"(SELECT * REPLACE (ndc_code::VARCHAR AS ndc_code) FROM ({fills}))"
+    assert number(f"SELECT count(*) FROM ({told} EXCEPT ALL {filled} UNION ALL ({filled} EXCEPT ALL {told}))") == 0
     assert number(f"SELECT count(*) FROM '{tuva}/medical_claim.csv' WHERE diagnosis_code_type = 'icd-10-cm'") == dated
 
 

@@ -1,9 +1,11 @@
 """A synthetic delivery in the layouts of others: as an OMOP CDM, and as Tuva's input layer.
 
-The people and their claims are those of `delivery`; nothing is drawn again. In OMOP a claim is a visit, with its diagnoses and
-procedure as events of that day. Laboratory procedures are measurements. Conditions are made-up concepts without a meaning of
-their own, each mapped from one code of ICD, as SNOMED CT is in a vocabulary, and their source values are numbers with decimals,
-as a spreadsheet leaves them. Revenue codes are left out. In Tuva a claim is a line.
+The people, their claims and their fills of drugs are those of `delivery`; nothing is drawn again. In OMOP a claim is a visit,
+with its diagnoses and procedure as events of that day. Laboratory procedures are measurements. A fill is an exposure to a drug
+that belongs to no visit. Conditions are made-up concepts without a meaning of their own, each mapped from one code of ICD, as
+SNOMED CT is in a vocabulary. Drugs are made-up concepts with the names of their ingredients, below the main group of ATC that
+these belong to. Source values of both are numbers with decimals, as a spreadsheet leaves them. Revenue codes are left out. In
+Tuva a claim is a line, and drugs are National Drug Codes.
 """
 
 from collections.abc import Mapping
@@ -12,12 +14,29 @@ from pathlib import Path
 import duckdb
 
 from deid_assets.reference.codes import DiagnosisSystem
-from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, MEMBERS_FILE
+from deid_assets.reference.tables import read_table
+from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, FILLS_FILE, MEMBERS_FILE
 from deid_assets.store.tables import literal
 
 _DIAGNOSES = "[diagnosis_1, diagnosis_2, diagnosis_3, diagnosis_4]"
-_FIRST_STANDARD, _FIRST_ICD, _FIRST_PROCEDURE = 1_000_000, 2_000_000, 3_000_000
+_FIRST_STANDARD, _FIRST_ICD, _FIRST_PROCEDURE, _FIRST_DRUG, _FIRST_ATC = 1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000
 _VOCABULARIES: Mapping[DiagnosisSystem, str] = {"icd9cm": "ICD9CM", "icd10cm": "ICD10CM"}
+_LAST_DAY = "service_date + CAST(greatest(coalesce(length_of_stay, 1), 1) - 1 AS INTEGER)"
+ATC_GROUPS: Mapping[str, str] = {
+    "A": "ALIMENTARY TRACT AND METABOLISM",
+    "B": "BLOOD AND BLOOD FORMING ORGANS",
+    "C": "CARDIOVASCULAR SYSTEM",
+    "D": "DERMATOLOGICALS",
+    "G": "GENITO URINARY SYSTEM AND SEX HORMONES",
+    "H": "SYSTEMIC HORMONAL PREPARATIONS, EXCL. SEX HORMONES AND INSULINS",
+    "J": "ANTIINFECTIVES FOR SYSTEMIC USE",
+    "L": "ANTINEOPLASTIC AND IMMUNOMODULATING AGENTS",
+    "M": "MUSCULO-SKELETAL SYSTEM",
+    "N": "NERVOUS SYSTEM",
+    "R": "RESPIRATORY SYSTEM",
+    "S": "SENSORY ORGANS",
+}
+"""The main groups of ATC to which drugs of the generator belong, by letter."""
 
 
 def write_omop(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd9cm") -> Path:
@@ -28,7 +47,7 @@ def write_omop(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd
     Parameters
     ----------
     made
-        Folder that `write_delivery` wrote.
+        Folder that `write_delivery` wrote, with fills.
     folder
         Where to write; created if missing.
     diagnosis_codes
@@ -44,6 +63,14 @@ def write_omop(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd
             """CREATE TEMP TABLE procedures AS SELECT row_number() OVER (ORDER BY cpt) AS number, cpt AS code
                FROM (SELECT DISTINCT cpt FROM claims WHERE regexp_full_match(cpt, '[0-9]{5}|[0-9]{4}[FTU]|[A-V][0-9]{4}'))"""
         )
+        drugs = [
+            (number, row["ndc"], row["ingredients"], row["atc"], ATC_GROUPS[row["atc"]])
+            for number, row in enumerate(read_table("drugs.csv", package=__package__), start=1)
+        ]
+        connection.execute(
+            "CREATE TEMP TABLE drugs (number INTEGER, ndc VARCHAR, ingredients VARCHAR, letter VARCHAR, main_group VARCHAR)"
+        )
+        connection.executemany("INSERT INTO drugs VALUES (?, ?, ?, ?, ?)", drugs)
         return _written(connection, _omop(_VOCABULARIES[diagnosis_codes]), folder, "parquet")
 
 
@@ -60,7 +87,7 @@ def write_tuva(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd
 
 
 def _reading(made: Path) -> duckdb.DuckDBPyConnection:
-    """A connection with views of people with whole numbers, and of claims with a date."""
+    """A connection with views of people with whole numbers, of claims with a date, and of fills."""
     connection = duckdb.connect()
     connection.execute(
         f"CREATE TEMP VIEW people AS SELECT substr(member_id, 2)::INTEGER AS person, * FROM {literal(str(made / MEMBERS_FILE))}"
@@ -69,6 +96,11 @@ def _reading(made: Path) -> duckdb.DuckDBPyConnection:
         f"""CREATE TEMP VIEW claims AS
             SELECT substr(member_id, 2)::INTEGER AS person, substr(provider_id, 2)::INTEGER AS provider, *
             FROM {literal(str(made / CLAIMS_FILE))} WHERE service_date IS NOT NULL"""
+    )
+    connection.execute(
+        f"""CREATE TEMP VIEW fills AS
+            SELECT substr(member_id, 2)::INTEGER AS person, substr(provider_id, 2)::INTEGER AS provider, *
+            FROM {literal(str(made / FILLS_FILE))}"""
     )
     return connection
 
@@ -83,7 +115,7 @@ def _written(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, str], f
 
 def _omop(vocabulary: str) -> Mapping[str, str]:
     """Name of each table of the CDM -> its rows."""
-    last_day = "service_date + CAST(greatest(coalesce(length_of_stay, 1), 1) - 1 AS INTEGER)"
+    last_of_fill = "service_date + days_supply - 1"
     of_visit = "person AS person_id, provider AS provider_id, claim_id AS visit_occurrence_id"
     events = {
         kind: f"""SELECT claim_id AS {kind}{key}_id, {of_visit}, {_FIRST_PROCEDURE} + p.number AS {kind}_concept_id,
@@ -97,12 +129,14 @@ def _omop(vocabulary: str) -> Mapping[str, str]:
                 day(birth_date)::INTEGER AS day_of_birth, birth_date::TIMESTAMP AS birth_datetime,
                 0 AS race_concept_id, 0 AS ethnicity_concept_id, member_id AS person_source_value
             FROM people""",
-        "observation_period": """SELECT person AS observation_period_id, person AS person_id,
-                min(service_date) AS observation_period_start_date, max(service_date) AS observation_period_end_date,
-                32810 AS period_type_concept_id FROM claims GROUP BY person""",
+        "observation_period": f"""SELECT person AS observation_period_id, person AS person_id,
+                min(service_date) AS observation_period_start_date, max(last_day) AS observation_period_end_date,
+                32810 AS period_type_concept_id
+            FROM (SELECT person, service_date, {_LAST_DAY} AS last_day FROM claims
+                UNION ALL SELECT person, service_date, {last_of_fill} FROM fills) GROUP BY person""",
         "visit_occurrence": f"""SELECT claim_id AS visit_occurrence_id, person AS person_id,
                 CASE place WHEN '21' THEN 9201 WHEN '23' THEN 9203 ELSE 9202 END AS visit_concept_id,
-                service_date AS visit_start_date, {last_day} AS visit_end_date, 32810 AS visit_type_concept_id,
+                service_date AS visit_start_date, {_LAST_DAY} AS visit_end_date, 32810 AS visit_type_concept_id,
                 provider AS provider_id FROM claims""",
         "condition_occurrence": f"""SELECT row_number() OVER (ORDER BY claim_id, place_of) AS condition_occurrence_id, person AS
                 person_id, {_FIRST_STANDARD} + number AS condition_concept_id, service_date AS condition_start_date,
@@ -110,6 +144,12 @@ def _omop(vocabulary: str) -> Mapping[str, str]:
                 {_FIRST_STANDARD} + number || '.0' AS condition_source_value
             FROM (SELECT *, unnest({_DIAGNOSES}) AS one, generate_subscripts({_DIAGNOSES}, 1) AS place_of FROM claims)
             JOIN conditions ON code = one""",
+        "drug_exposure": f"""SELECT claim_id AS drug_exposure_id, person AS person_id,
+                {_FIRST_DRUG} + number AS drug_concept_id,
+                service_date AS drug_exposure_start_date, {last_of_fill} AS drug_exposure_end_date,
+                32869 AS drug_type_concept_id, days_supply, provider AS provider_id,
+                {_FIRST_DRUG} + number || '.0' AS drug_source_value
+            FROM fills JOIN drugs USING (ndc)""",
         "procedure_occurrence": events["procedure"],
         "measurement": events["measurement"],
         "concept": f"""SELECT {_FIRST_STANDARD} + number AS concept_id, 'condition ' || number AS concept_name,
@@ -118,10 +158,16 @@ def _omop(vocabulary: str) -> Mapping[str, str]:
             UNION ALL SELECT {_FIRST_ICD} + number, 'code ' || number, 'Condition', '{vocabulary}', 'billing code', NULL, code
             FROM conditions
             UNION ALL SELECT {_FIRST_PROCEDURE} + number, 'procedure ' || number, 'Procedure',
-                CASE WHEN code SIMILAR TO '[A-Z].*' THEN 'HCPCS' ELSE 'CPT4' END, 'CPT4', 'S', code FROM procedures""",
+                CASE WHEN code SIMILAR TO '[A-Z].*' THEN 'HCPCS' ELSE 'CPT4' END, 'CPT4', 'S', code FROM procedures
+            UNION ALL SELECT {_FIRST_DRUG} + number, ingredients, 'Drug', 'RxNorm', 'Clinical Drug', 'S',
+                ({_FIRST_DRUG} + number)::VARCHAR FROM drugs
+            UNION ALL SELECT DISTINCT {_FIRST_ATC} + ascii(letter), main_group, 'Drug', 'ATC', 'ATC 1st', 'C', letter
+            FROM drugs""",
         "concept_relationship": f"""SELECT {_FIRST_ICD} + number AS concept_id_1, {_FIRST_STANDARD} + number AS concept_id_2,
                 'Maps to' AS relationship_id, NULL::VARCHAR AS invalid_reason FROM conditions
             UNION ALL SELECT {_FIRST_STANDARD} + number, {_FIRST_ICD} + number, 'Mapped from', NULL FROM conditions""",
+        "concept_ancestor": f"""SELECT {_FIRST_ATC} + ascii(letter) AS ancestor_concept_id, {_FIRST_DRUG} + number AS
+                descendant_concept_id, 4 AS min_levels_of_separation, 4 AS max_levels_of_separation FROM drugs""",
     }
 
 
@@ -135,11 +181,14 @@ def _tuva(diagnosis_codes: DiagnosisSystem) -> Mapping[str, str]:
                 (date_trunc('year', {last}) + INTERVAL 1 YEAR - INTERVAL 1 DAY)::DATE AS enrollment_end_date,
                 'commercial' AS payer FROM people""",
         "medical_claim": f"""SELECT claim_id, 1 AS claim_line_number, member_id AS person_id, service_date AS claim_start_date,
-                service_date + CAST(greatest(coalesce(length_of_stay, 1), 1) - 1 AS INTEGER) AS claim_end_date,
+                {_LAST_DAY} AS claim_end_date,
                 CASE WHEN length_of_stay IS NOT NULL THEN service_date END AS admission_date,
-                CASE WHEN length_of_stay IS NOT NULL THEN service_date + CAST(greatest(length_of_stay, 1) - 1 AS INTEGER) END
-                    AS discharge_date, place AS place_of_service_code, cpt AS hcpcs_code, provider_id AS rendering_npi,
+                CASE WHEN length_of_stay IS NOT NULL THEN {_LAST_DAY} END AS discharge_date,
+                place AS place_of_service_code, cpt AS hcpcs_code, provider_id AS rendering_npi,
                 vendor_id AS billing_npi, service_date + pay_delay AS paid_date, '{system}' AS diagnosis_code_type,
                 diagnosis_1 AS diagnosis_code_1, diagnosis_2 AS diagnosis_code_2, diagnosis_3 AS diagnosis_code_3,
                 diagnosis_4 AS diagnosis_code_4 FROM claims""",
+        "pharmacy_claim": """SELECT claim_id, 1 AS claim_line_number, member_id AS person_id, member_id, 'commercial' AS payer,
+                provider_id AS prescribing_provider_npi, service_date AS dispensing_date, ndc AS ndc_code, days_supply
+            FROM fills""",
     }
