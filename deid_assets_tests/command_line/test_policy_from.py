@@ -19,7 +19,7 @@ from deid_assets.sources.diagnosis_systems import FromColumn
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.public_data import public_data
-from deid_assets_tests.scenarios.command_line import ERROR, deid_here, leave_out_further_tables, unwrapped
+from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
 from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables, tables_of_synthetic
 
 
@@ -51,15 +51,6 @@ def proposed(delivery: Path) -> tuple[str, str]:
     checked, said = deid_here(Path.cwd() / ".deid", "policy", "check", "ours.yaml")
     assert checked == 0, said
     return unwrapped(printed), Path("ours.yaml").read_text()
-
-
-def given_reasons(holds: tuple[str, ...]) -> None:
-    """Tables with codes or free text wait for the reason of a person: a run refuses, and here one is written."""
-    policy = load_policy(Path("ours.yaml"))
-    without = [one.holds for one in policy.source.further_tables if one.left_out is None]
-    assert sorted(without) == sorted(holds) and all(one in policy.source.unreadable[0] for one in holds)
-    leave_out_further_tables(Path("ours.yaml"))
-    assert not load_policy(Path("ours.yaml")).source.unreadable
 
 
 def taken_in(delivery: Path, tmp_path: Path):
@@ -243,20 +234,18 @@ def test_tables_of_events_of_synthea_are_proposed_and_taken_in(here, tmp_path):
     printed, text = proposed(public_data("synthea"))
     assert "Layout: Synthea." in printed and "medications.csv: medications, a table of events, 93 rows" in printed
     assert "left out: coverage spans. No list searches them: check that they have neither codes nor free text" in printed
-    given_reasons(("encounters", "immunizations"))
+    assert "for you to describe" not in printed, "every table has its codes, or a reason why it is left out"
+    assert "claims.csv: no list searches DIAGNOSIS1, DIAGNOSIS2" in printed and "no list searches REASONCODE" in printed
     policy = load_policy(Path("ours.yaml"))
-    assert policy.event_tables == ("claims", "conditions", "medications", "procedures")
-    assert policy.removal.coded_claims_at_least.diagnosis is None and policy.listed_columns == (
-        "condition",
-        "drug",
-        "procedure_kind",
-    )
+    assert policy.event_tables == ("claims", "conditions", "encounters", "immunizations", "medications", "procedures")
+    assert policy.removal.coded_claims_at_least.diagnosis is None
+    assert policy.listed_columns == ("condition", "encounter_kind", "vaccine", "drug", "procedure_kind")
     report = taken_in(public_data("synthea"), tmp_path)
     assert report.rows_kept["medications"] > 0 and not report.quarantined
     unknown = [one for one in report.warnings if "are unknown (100.00%" in one]
-    assert [one.partition(":")[0] for one in unknown] == ["conditions", "medications", "procedures"], (
-        "no table names ingredients"
-    )
+    assert [one.partition(":")[0] for one in unknown] == [
+        "conditions", "encounters", "immunizations", "medications", "procedures"
+    ], "no table says what codes of SNOMED CT and CVX are, or names ingredients"  # fmt: skip
 
 
 def test_fills_of_tuva_are_proposed_and_all_unknown_without_a_table_of_drugs(here, tmp_path):
@@ -355,6 +344,34 @@ def test_codes_that_have_the_form_of_a_system_go_through_it(here, tmp_path):
     Path("ours.yaml").write_text(text.replace("coded_claims_at_least: {", "coded_claims_at_least: {diagnosis: null, "))
     with pytest.raises(PolicyError, match="removes members for diagnoses, and the policy reads none"):
         load_policy(Path("ours.yaml"))
+
+
+def test_tables_with_free_text_wait_for_a_reason_and_every_event_of_omop_has_a_date(here, tmp_path):
+    """A table without rows is not looked at. Dates are proposed with the tables, and drawn anew."""
+    folder = tmp_path / "cdm"
+    folder.mkdir()
+    tables = {
+        "person": "SELECT n AS person_id, 8507 AS gender_concept_id, 1950 AS year_of_birth, "
+        "DATE '1950-02-03' AS birth_datetime",
+        "visit_occurrence": "SELECT n AS visit_occurrence_id, n AS person_id, DATE '2020-01-02' AS visit_start_date, "
+        "DATE '2020-01-02' AS visit_end_date, 9202 AS visit_concept_id",
+        "condition_occurrence": "SELECT n AS condition_occurrence_id, n AS person_id, "
+        "DATE '2020-01-02' AS condition_start_date, 'I10' AS condition_source_value",
+        "note": "SELECT n AS note_id, n AS person_id, 'text' AS note_text",
+        "specimen": "SELECT n AS specimen_id, n AS person_id, 'text' AS specimen_source_value",
+    }
+    for name, query in tables.items():
+        rows = 0 if name == "note" else 40
+        duckdb.sql(f"COPY (SELECT * FROM ({query} FROM range({rows}) AS r(n))) TO '{folder / name}.parquet' (FORMAT parquet)")
+    printed, text = proposed(folder)
+    assert "not looked at: note.parquet" in printed and "specimens, for you to describe or to leave out" in printed
+    policy = load_policy(Path("ours.yaml"))
+    assert [one.holds for one in policy.source.further_tables if one.left_out is None] == ["specimens"]
+    assert "specimens" in policy.source.unreadable[0]
+    assert (policy.dates.anchor, policy.dates.width, policy.dates.derived) == ("year", 364, "drop")
+    released = [qi.column for qi in policy.quasi_identifiers.claims]
+    assert released == ["service_interval", "service_period", "visit", "condition"]
+    assert policy.long_tail.unit == "member" and "Dates are drawn anew, by one sequence for all events of a person" in text
 
 
 def test_a_file_is_not_replaced(here, tmp_path):

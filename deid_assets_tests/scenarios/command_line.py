@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import subprocess
 import sys
 import warnings
@@ -58,9 +57,3 @@ def deid_here(home: Path, *arguments: object, drawn: bool = False) -> tuple[int,
 def unwrapped(printed: str) -> str:
     """Printed text without the line breaks of the terminal."""
     return " ".join(printed.split())
-
-
-def leave_out_further_tables(policy: Path) -> None:
-    """Write a reason for every further table that has none, as a person has to."""
-    text = policy.read_text()
-    policy.write_text(re.sub("(, holds: [a-z ]+)}", r'\1, left_out: "This test is not about them."}', text))

@@ -15,7 +15,7 @@ from deid_assets.policy.proposal.layouts import Further, KnownTable, Recognized,
 from deid_assets.policy.proposal.writing import Text, commented, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.reference.groups import CODE_GROUPINGS
-from deid_assets.reference.known_columns import KNOWN
+from deid_assets.reference.known_columns import DAYS_OF_SERVICE, KNOWN
 from deid_assets.sources.delivery import (
     DATE_COLUMNS,
     DELIVERED_CLAIM_COLUMNS,
@@ -31,6 +31,8 @@ ANY = "0 characters"
 """The level of prefixes at which a text says nothing."""
 DIAGNOSIS_CODES = {name: system for system, name in NAMES.items()}
 """What the policy says of a coding system of diagnoses."""
+_OF_DATES = "of_dates"
+"""The hierarchy of the columns by which drawn dates are judged."""
 BY_DATE = "by_date"
 """What it says where both systems are in use, each in its years."""
 
@@ -45,6 +47,8 @@ _WHY = {
     "sample": "Deliver the whole population: the product draws the sample, and absence from it protects.",
     "rotation": "At each later delivery, this share of the members released before leaves for good.",
     "number_of_claims": "An adversary may know, to within five, how many claims a member has.",
+    "dates": "Dates are drawn anew, by one sequence for all events of a person. Without this section, service_interval and "
+    "service_period, none are released.",
     "risk": "Thresholds: a member is at high risk in a class of fewer than 1 / threshold members of the delivery.",
     "detail_at_least": "A release that keeps less of a column's information is refused as useless.",
 }
@@ -108,10 +112,15 @@ def propose_claims(text: Text, name: str, look: looking.Look, found: Recognized)
             blank = 1 - column.filled / mapped.table.rows
             if blank > 0 and not (needed[1] == "service_date" and "year" in mapped.columns):
                 text.check(f"{blank:.1%} of the rows of {mapped.table.shown} have no {column.name}, and are quarantined")
+    for table, unsearched in (
+        (claims.table, found.claims[1].unsearched),
+        *((one, known.unsearched) for one, known in found.events),
+    ):
+        _check_unsearched(text, table, unsearched)
     text.add("intake", {"quarantine_at_most": 0.01})
     with_diagnoses = tuple(table for table, own in declared.items() if any(one.of == "diagnosis" for one in own.values()))
     text.add("diagnosis_codes", _diagnosis_codes(text, claims, with_diagnoses))
-    sections = _sections(members, claims, declared)
+    sections = _sections(members, claims, declared, found.dates)
     made_of = {table: {name: dict(one.entry) for name, one in own.items()} for table, own in declared.items()}
     _columns(text, tables, made_of, sections)
     for column in _of_kind(claims, "ndc"):
@@ -126,6 +135,15 @@ def propose_claims(text: Text, name: str, look: looking.Look, found: Recognized)
             if name in _WHY:
                 text.comment(_WHY[name])
             text.add(name, value)
+
+
+def _check_unsearched(text: Text, table: looking.DeliveredTable, columns: Sequence[str]) -> None:
+    """Name further columns of codes, if they are delivered."""
+    left = [name for name in columns if (column := table.column(name)) is not None and column.kind != "blank"]
+    if left:
+        text.check(
+            f"{table.shown}: no list searches {names(left)}. Declare columns of codes, or see that other tables repeat them"
+        )
 
 
 def _mapped(role: Role, table: looking.DeliveredTable, known: KnownTable, first_year: int | None = None) -> Mapped:
@@ -419,7 +437,9 @@ def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:
         text.comment(f"{mapped.table.shown}, not read: {names(left)}. Declare what recipients need (columns).{more}")
 
 
-def _sections(members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[str, Made]]) -> dict[str, Any]:
+def _sections(
+    members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[str, Made]], dates: Mapping[str, Any]
+) -> dict[str, Any]:
     """What does not depend on the files: the thresholds of the base, for the columns that the delivery has."""
     base = policy_by_name(BASE)
     values: dict[str, Any] = copy.deepcopy(dict(shipped_values(BASE)))
@@ -428,6 +448,8 @@ def _sections(members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[st
         table: [qi for qi in values["quasi_identifiers"][table] if _is_made(qi["column"], has)]
         for table in ("members", "claims")
     }
+    if dates:
+        _release_dates(values, listed)
     own: dict[str, Made] = {}
     for table, made_of in declared.items():
         own |= made_of
@@ -469,7 +491,18 @@ def _sections(members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[st
             (field := Policy.model_fields[name]).is_required()
             or getattr(base, name) != field.get_default(call_default_factory=True)
         )
-    }
+    } | ({"dates": dict(dates)} if dates else {})
+
+
+def _release_dates(values: dict[str, Any], listed: dict[str, list[dict[str, Any]]]) -> None:
+    """Dates drawn anew in place of what follows from true ones, and by which columns they are judged."""
+    judged = {"service_interval": "DaysSinceLastService", "service_period": "ServicePeriod"}
+    listed["claims"] = [
+        *({"column": name, "release_as": released, "hierarchy": _OF_DATES} for name, released in judged.items()),
+        *(qi for qi in listed["claims"] if qi["column"] not in DAYS_OF_SERVICE),
+    ]
+    values["hierarchies"][_OF_DATES] = {"kind": "fixed", "level_name": "as dates are drawn"}
+    values["long_tail"]["unit"] = "member"  # the year of a claim is that of its drawn date
 
 
 def _hierarchy_name(name: str, made: Made) -> str:

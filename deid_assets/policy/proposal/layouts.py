@@ -19,11 +19,12 @@ _RELATED = 0.9
 
 @dataclass(frozen=True)
 class KnownTable:
-    """What a layout says of a table: its columns by canonical name, how it codes sex, and columns to declare."""
+    """What a layout says of a table: its columns by canonical name, how it codes sex, columns to declare, and further codes."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     sex_values: Mapping[str, str] = field(default_factory=dict)
     declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    unsearched: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,15 @@ class KnownEvents:
         Columns of providers who are those of the claims.
     codes
         Its column of codes; see `layouts.yaml`.
+    unsearched
+        Further columns of codes, which no list searches.
     """
 
     name: str
     columns: Mapping[str, str | Sequence[str]]
     same_as_claims: Sequence[str]
     codes: Mapping[str, str]
+    unsearched: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ class Recognized:
         Other tables of events, each with what the layout says of it.
     vocabulary
         The tables that say what concepts mean, by name.
+    dates
+        How dates of all events are drawn anew; empty: no dates are proposed.
     """
 
     layout: str | None
@@ -87,6 +93,7 @@ class Recognized:
     also: tuple[tuple[DeliveredTable, str], ...] = ()
     events: tuple[tuple[DeliveredTable, KnownEvents], ...] = ()
     vocabulary: Mapping[str, DeliveredTable] = field(default_factory=dict)
+    dates: Mapping[str, Any] = field(default_factory=dict)
 
 
 @cache
@@ -124,17 +131,18 @@ def _by_headers(tables: Sequence[DeliveredTable], layout: Mapping[str, Any]) -> 
         if role == "further" or name in {*events, *vocabulary}:
             further.append(Further(table, found.get("holds", f"more {name}"), found.get("left_out")))
         elif role == "events":
-            events[name] = table, KnownEvents(name, found["columns"], found.get("same_as_claims", ()), found["codes"])
+            same, further_codes = found.get("same_as_claims", ()), found.get("unsearched", ())
+            events[name] = table, KnownEvents(name, found["columns"], same, found["codes"], further_codes)
         elif role == "vocabulary":
             vocabulary[name] = table
         elif role in roles:
             also.append((table, role))
         else:
-            known = KnownTable(found.get("columns", {}), found.get("sex_values", {}), found.get("declared", {}))
-            roles[role] = (table, known)
+            columns, sexes, declared = (found.get(key, {}) for key in ("columns", "sex_values", "declared"))
+            roles[role] = (table, KnownTable(columns, sexes, declared, found.get("unsearched", ())))
     return Recognized(
         layout["name"], layout.get("like"), roles.get("members"), roles.get("claims"), tuple(further), tuple(also),
-        tuple(events[name] for name in sorted(events)), vocabulary,
+        tuple(events[name] for name in sorted(events)), vocabulary, layout.get("dates", {}),
     )  # fmt: skip
 
 
