@@ -16,7 +16,8 @@ from deid_assets_tests.sources.deliveries import SOURCE, take_in, write_parquet
 from deid_assets_tests.sources.test_declared_columns import taken, values
 
 # HIV of SNOMED CT with two codes of ICD-10-CM; AIDS with wasting below it, and one three levels below; a diabetes that was
-# replaced by another concept; a drug of RxNorm and of a brand; an office visit of CPT; and a finding that nothing maps to.
+# replaced by another concept; a drug of RxNorm and of a brand; an office visit of CPT; a finding that nothing maps to; and
+# one of WHO's ICD-10, whose Z72.2 is in no table of ICD-10-CM, where Z72 tells nothing sensitive.
 CONCEPTS = """concept_id,concept_name,vocabulary_id,concept_class_id,concept_code
 1,HIV infection,SNOMED,Disorder,86406008
 2,AIDS with wasting,SNOMED,Disorder,111880001
@@ -25,10 +26,12 @@ CONCEPTS = """concept_id,concept_name,vocabulary_id,concept_class_id,concept_cod
 5,Old diabetes,SNOMED,Disorder,11
 6,Diabetes,SNOMED,Disorder,73211009
 7,Some finding,SNOMED,Finding,404684003
+8,Drug use,SNOMED,Finding,13
 11,HIV disease,ICD10CM,5-char,B20
 12,Asymptomatic HIV,ICD10CM,3-char,Z21
 13,Type 2 diabetes,ICD10CM,4-char,E11.9
 14,No such code,ICD10CM,4-char,Q9Z.9
+15,Drug use,ICD10,ICD10 code,Z72.2
 21,abacavir 300 MG Oral Tablet [Ziagen],RxNorm,Branded Drug,1
 22,abacavir,RxNorm,Ingredient,2
 23,ANTIINFECTIVES FOR SYSTEMIC USE,ATC,ATC 1st,J
@@ -47,6 +50,7 @@ RELATIONSHIPS = """concept_id_1,concept_id_2,relationship_id,invalid_reason
 13,6,Maps to,
 14,7,Maps to,
 13,7,Maps to,D
+15,8,Maps to,
 24,21,Maps to,
 31,32,Maps to,
 """
@@ -86,13 +90,14 @@ def read(folder: Path, made: Derivation, codes, ancestors: bool = True, vocabula
 @pytest.mark.parametrize("ancestors", [True, False])
 def test_a_concept_is_read_as_the_codes_that_map_to_it_and_to_what_is_above(tmp_path, ancestors):
     """All codes that a concept may stand for are searched. One to which none maps itself is unknown, with a group or none."""
-    groups, listed, unknown, said = read(tmp_path, column("diagnosis"), ["1", "2.0", "3", "4", "5", "7", "0", ""], ancestors)
+    codes = ["1", "2.0", "3", "4", "5", "7", "8", "0", ""]
+    groups, listed, unknown, said = read(tmp_path, column("diagnosis"), codes, ancestors)
     hiv = "diagnosis:icd10cm:B20;diagnosis:icd10cm:Z21"
-    assert listed == [hiv, hiv, hiv, None, "diagnosis:icd10cm:E119", None, None, None]
-    assert groups == ["INFEC4", "INFEC4", "INFEC4", None, "METAB3", None, None, None]
-    assert unknown == [0, 1, 1, 1, 0, 1, 1, 0]
+    assert listed == [hiv, hiv, hiv, None, "diagnosis:icd10cm:E119", None, None, None, None]
+    assert groups == ["INFEC4", "INFEC4", "INFEC4", None, "METAB3", None, None, None, None]
+    assert unknown == [0, 1, 1, 1, 0, 1, 1, 1, 0]
     (told,) = [one for one in said if "are unknown" in one]
-    assert told.startswith("claims: 5 of 7 codes in CONCEPT are unknown (71.43%; 5 different ones)")
+    assert told.startswith("claims: 6 of 8 codes in CONCEPT are unknown (75.00%; 6 different ones)")
 
 
 def test_a_drug_is_read_by_its_names_and_those_of_its_ingredients(tmp_path):
