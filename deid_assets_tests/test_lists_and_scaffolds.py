@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from deid_assets.command_line.main import main
-from deid_assets.policy.loading import load_policy, policy_by_name
+from deid_assets.policy.loading import load_policy, policy_by_name, shipped_policies
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.publication.publish import Releases
 from deid_assets.sources.delivery import Delivery
@@ -102,7 +102,7 @@ def test_deliveries_are_listed_and_a_damaged_record_does_not_hide_the_others(hom
     assert [one["key"] for one in json.loads(deid("deliveries", "--json")[1])] == ["a", "b"]
 
 
-@pytest.mark.parametrize("like", ["heritage_public", "heritage", "desynpuf", "claims_dates", "claims_2026", "claims_and_fills"])
+@pytest.mark.parametrize("like", [load_policy(path).name for path in shipped_policies()])
 def test_a_new_policy_passes_its_check_under_its_own_name_title_and_owners(home, like):
     title = 'Our "claims": 2020 # of \\ one, ü'
     code, printed = deid(

@@ -78,6 +78,21 @@ def test_with_fills_the_rules_and_thresholds_are_the_same():
         assert [*kept] == [level for level in levels if level in kept], "no level that the other lacks"
 
 
+@pytest.mark.parametrize(("name", "further"), [("tuva", set()), ("omop", {"removal", "long_tail", "detail_at_least", "dates"})])
+def test_policies_of_layouts_have_the_rules_and_thresholds_of_claims_and_fills(name, further):
+    own, fills = (policy_by_name(one).content() for one in (name, "claims_and_fills"))
+    differing = {key for key in own.keys() | fills.keys() if own.get(key) != fills.get(key)}
+    of_columns = {"source", "columns", "quasi_identifiers", "dimensions", "hierarchies", "number_of_claims", "inference"}
+    assert differing == {"policy", "title", "description", "sample", *of_columns, *further}
+    known = own["number_of_claims"]
+    assert known == fills["number_of_claims"] | {"reference": {"age": fills["number_of_claims"]["reference"]["age"]}}
+    assert own["inference"] == fills["inference"] | {"columns": own["inference"]["columns"]}
+    # Visits have neither codes nor places, and a year is that of a drawn date; every other rule stays.
+    of_visits = {"non_procedure_claims": False, "coded_claims_at_least": {"diagnosis": None, "procedure": None, "place": None}}
+    assert own["removal"] == fills["removal"] | (of_visits if "removal" in further else {})
+    assert own["long_tail"] == fills["long_tail"] | ({"unit": "member"} if "long_tail" in further else {})
+
+
 def test_de_synpuf_is_of_icd_9_cm():
     values = policy_by_name("desynpuf").content() | {"diagnosis_codes": "icd10cm"}
     with pytest.raises(PolicyError, match="DE-SynPUF is of 2008 to 2010"):

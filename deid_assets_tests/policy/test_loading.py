@@ -40,7 +40,7 @@ def line_of(text: str, wanted: str) -> int:
 class TestShippedPolicies:
     def test_they_load_and_their_names_are_their_files(self):
         names = {path.stem.replace("-", "_"): load_policy(path).name for path in shipped_policies()}
-        shipped = ("heritage", "heritage_public", "desynpuf", "claims_dates", "claims_2026", "claims_and_fills")
+        shipped = ("heritage", "heritage_public", "desynpuf", "claims_dates", "claims_2026", "claims_and_fills", "omop", "tuva")
         assert names == {name: name for name in shipped}
 
     def test_lattices_have_the_stated_size(self):
@@ -390,7 +390,7 @@ class TestByName:
             policy_by_name("heritag")
         assert str(caught.value) == (
             "there is no policy 'heritag'; did you mean heritage?; policies: claims_2026, claims_and_fills, claims_dates, "
-            "desynpuf, heritage, heritage_public, or the path of a YAML file"
+            "desynpuf, heritage, heritage_public, omop, tuva, or the path of a YAML file"
         )
 
     @pytest.mark.parametrize(
