@@ -13,6 +13,8 @@ OMOP: dict[str, Any] = changed(
     SMALL,
     policy="cdm",
     removal__non_procedure_claims=False,
+    # Of 4,000 people few share what is known of five tables at once.
+    risk__max_high_risk_share=0.05,
     removal__coded_claims_at_least={"diagnosis": None, "procedure": None, "place": None},
     source={
         "kind": "tables",
@@ -38,10 +40,21 @@ OMOP: dict[str, Any] = changed(
                 "columns": _EVENTS | {"claim_id": "measurement_id", "service_date": "measurement_date"},
                 "same_as_claims": ["provider_id"],
             },
+            "drugs": {
+                "file": "drug_exposure.parquet",
+                "columns": _EVENTS | {"claim_id": "drug_exposure_id", "service_date": "drug_exposure_start_date"},
+                "same_as_claims": ["provider_id"],
+            },
+            "procedures": {
+                "file": "procedure_occurrence.parquet",
+                "columns": _EVENTS | {"claim_id": "procedure_occurrence_id", "service_date": "procedure_date"},
+                "same_as_claims": ["provider_id"],
+            },
         },
         "vocabulary": {
             "concept": {"file": "concept.parquet"},
             "concept_relationship": {"file": "concept_relationship.parquet"},
+            "concept_ancestor": {"file": "concept_ancestor.parquet"},
         },
     },
     diagnosis_codes="icd10cm",
@@ -60,6 +73,15 @@ OMOP: dict[str, Any] = changed(
         "measurements": {
             "test": {"kind": "concept", "of": "procedure", "from": "measurement_concept_id", "meaning": "kind of test"}
         },
+        "drugs": {"drug": {"kind": "concept", "of": "drug", "from": "drug_concept_id", "meaning": "main group of ATC"}},
+        "procedures": {
+            "procedure_kind": {
+                "kind": "concept",
+                "of": "procedure",
+                "from": "procedure_concept_id",
+                "meaning": "section of CPT",
+            }
+        },
     },
     quasi_identifiers={
         "members": [
@@ -71,10 +93,12 @@ OMOP: dict[str, Any] = changed(
             {"column": "service_period", "release_as": "ServicePeriod", "hierarchy": "as_it_is"},
             {"column": "visit", "release_as": "Visit", "hierarchy": "visit"},
             {"column": "condition", "release_as": "Condition", "hierarchy": "condition"},
+            {"column": "drug", "release_as": "Drug", "hierarchy": "drug"},
             {"column": "test", "release_as": "Test", "hierarchy": "test"},
+            {"column": "procedure_kind", "release_as": "ProcedureKind", "hierarchy": "procedure_kind"},
         ],
     },
-    dimensions=[{"name": name, "columns": [name]} for name in ("age", "visit", "condition", "test")],
+    dimensions=[{"name": name, "columns": [name]} for name in ("age", "visit", "condition", "test", "drug", "procedure_kind")],
     long_tail={"method": "bins", "width": 5, "risk": 0.1, "unit": "member", "score": "balanced"},
     dates={"anchor": "year", "width": 364, "derived": "drop"},
     hierarchies={
@@ -89,9 +113,11 @@ OMOP: dict[str, Any] = changed(
         "visit": {"kind": "prefixes", "lengths": [None, 0]},
         "condition": {"kind": "prefixes", "lengths": [None, 0]},
         "test": {"kind": "prefixes", "lengths": [None, 0]},
+        "drug": {"kind": "prefixes", "lengths": [None, 0]},
+        "procedure_kind": {"kind": "prefixes", "lengths": [None, 0]},
     },
 )
-"""Visits, conditions and measurements of OMOP, with dates."""
+"""Visits, conditions, measurements, drugs and procedures of OMOP, with dates: what is tested is how they are released."""
 
 
 def omop_delivery(folder: Path, members: int, seed: int = 1) -> Path:
