@@ -100,13 +100,17 @@ def test_the_frontier_of_risk_and_detail_is_that_of_enumeration(drawn, measure):
     }
     risk, detail = np.array([oracle[name] for name in found["policy"]]), np.round(found["detail"].to_numpy(), 9)
 
-    def at_most(values: np.ndarray) -> np.ndarray:
-        """For each policy, whether each other one has no larger value; values are equal apart from rounding errors."""
-        return np.asarray(no_riskier(values[np.newaxis], values[:, np.newaxis], 1e-14))
-
     as_detailed = detail[np.newaxis] >= detail[:, np.newaxis]
-    better = at_most(risk) & as_detailed & ~(at_most(risk).T & as_detailed.T)
-    assert found["on_frontier"].tolist() == (~better.any(axis=1)).tolist()
+
+    def frontier(tolerance: float) -> np.ndarray:
+        """(policies,) bool: no other one is better; risks within the tolerance are equal."""
+        at_most = np.asarray(no_riskier(risk[np.newaxis], risk[:, np.newaxis], tolerance))
+        better = at_most & as_detailed & ~(at_most.T & as_detailed.T)
+        return ~better.any(axis=1)
+
+    # Which policies are equal is decided by the error of their own sums: nearly equal ones may be either.
+    expected, judged = frontier(1e-14), frontier(1e-14) == frontier(1e-10)
+    assert judged.mean() > 0.5 and np.array_equal(found["on_frontier"].to_numpy()[judged], expected[judged])
 
 
 @settings(deadline=None, max_examples=examples.of(10))
