@@ -186,28 +186,31 @@ def line_values(component: Component, fillings: Fillings, circuit: np.ndarray) -
     return down + up + 1
 
 
-def proposals(component: Component, choice: Choice, stage: Stage, draws: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield one circuit per draw of a stage; none where there is no circuit at all. No count is looked at.
+def proposals(component: Component, choice: Choice, cells: str, draws: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield one circuit per draw; none where there is no circuit at all. No count is looked at.
 
     Parameters
     ----------
+    cells
+        What a circuit may contain, as in `Stage`.
     draws
         float64 arrays per cell, from 0 to 1.
     """
-    usable = choice.is_hidden if stage.cells == "hidden" else choice.is_hidden | component.can_hide
+    among_hidden = cells == "hidden"
+    usable = choice.is_hidden if among_hidden else choice.is_hidden | component.can_hide
     usual = component.weights * np.where(component.is_small, _SMALL_COSTS, np.where(choice.is_hidden, _HIDDEN_COSTS, 1.0))
-    if stage.cells == "totals":
+    if cells == "totals":
         usual = np.where(component.is_total, 1.0, _OTHERS_THAN_TOTALS)
     # Few cells are hidden, and many proposals are asked for: they are looked for among those alone.
-    cells = np.flatnonzero(usable) if stage.cells == "hidden" else np.arange(len(usable))
-    circuits = component.circuits.within(cells) if stage.cells == "hidden" else component.circuits
-    place, usual = int(np.searchsorted(cells, choice.cell)), np.where(usable, usual, np.inf)[cells]
+    places = np.flatnonzero(usable) if among_hidden else np.arange(len(usable))
+    circuits = component.circuits.within(places) if among_hidden else component.circuits
+    place, usual = int(np.searchsorted(places, choice.cell)), np.where(usable, usual, np.inf)[places]
     for drawn in draws:
-        found = circuits.through(place, usual * (1 + drawn[cells]))
+        found = circuits.through(place, usual * (1 + drawn[places]))
         if found is None:
             return
         whole = np.zeros(len(usable), np.int64)
-        whole[cells] = found
+        whole[places] = found
         yield whole
 
 
@@ -253,7 +256,7 @@ def _chosen(component: Component, choice: Choice, stages: tuple[int, ...], key: 
     for place in stages:
         stage = STAGES[place]
         draws = (uniform(key, f"{choice.cell}|{stage.name}|{draw}", len(component.counts)) for draw in range(stage.draws))
-        for circuit in proposals(component, choice, stage, draws):
+        for circuit in proposals(component, choice, stage.cells, draws):
             values = line_values(component, own, circuit)[0]
             if values >= needed(component, choice.cell, stage):
                 return replace(choice, stage=place, circuit=circuit)

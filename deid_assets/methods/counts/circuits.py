@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
+from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse.csgraph import dijkstra
 
 _MULTIPLES = range(1, 5)
@@ -83,18 +83,16 @@ class Circuits:
         usable[cell] = True
         columns = np.flatnonzero(usable)
         part = self._matrix[:, columns]
+        # By how much each cell goes up, then by how much each goes down: the cell itself goes up by 1.
         price = np.where(columns == cell, 0.0, costs[columns])
-        fixed = np.where(columns == cell, 1.0, np.inf)
-        bounds = [(1.0 if one == cell else 0.0, most) for one, most in zip(columns, fixed, strict=True)]
-        bounds += [(0.0, 0.0 if one == cell else np.inf) for one in columns]
-        solved = linprog(
-            np.concatenate([price, price]),
-            A_eq=sparse.hstack([part, -part], format="csc"),
-            b_eq=np.zeros(part.shape[0]),
-            bounds=bounds,
-            method="highs-ds",
+        least = np.where(columns == cell, 1.0, 0.0)
+        most = np.where(columns == cell, [[1.0], [0.0]], np.inf)
+        solved = milp(
+            np.tile(price, 2),
+            constraints=LinearConstraint(sparse.hstack([part, -part], format="csc"), 0, 0),
+            bounds=Bounds(np.concatenate([least, np.zeros(len(columns))]), most.ravel()),
         )
-        if solved.status != 0:
+        if solved.x is None:
             return None
         up, down = np.split(np.asarray(solved.x), 2)
         change = up - down

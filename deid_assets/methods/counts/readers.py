@@ -147,7 +147,10 @@ def _chance(component: Component, choice: Choice, fillings: Fillings, draws: np.
     """
     if not component.can_hide.any():
         return np.ones(len(fillings))
-    pools = [_pool(component, choice, place, draws) for place in range(min(choice.stage + 1, len(STAGES)))]
+    proposed = functools.cache(lambda cells: tuple(proposals(component, choice, cells, draws)))
+    pools = [list(proposed(stage.cells)) for stage in STAGES[: choice.stage + 1]]
+    if choice.circuit is not None:
+        pools[-1].append(choice.circuit)  # one of those that are proposed
     shares = [_serving(component, choice.cell, place, pool, fillings) for place, pool in enumerate(pools)]
     fails = [(1 - share) ** stage.draws for share, stage in zip(shares, STAGES, strict=False)]
     comes = np.full(len(fillings), 1 - SKIPS)
@@ -161,12 +164,6 @@ def _chance(component: Component, choice: Choice, fillings: Fillings, draws: np.
     # Of the proposals of a stage that serve, the chosen one is as likely as any other.
     serves = line_values(component, fillings, choice.circuit) >= needed(component, choice.cell, STAGES[choice.stage])
     return comes * serves * (1 - fails[-1]) / np.maximum(shares[-1], 1 / (_POOL + 1))
-
-
-def _pool(component: Component, choice: Choice, place: int, draws: np.ndarray) -> list[np.ndarray]:
-    """Proposals of a stage, the one that was chosen among them."""
-    pool = list(proposals(component, choice, STAGES[place], draws))
-    return [*pool, choice.circuit] if place == choice.stage and choice.circuit is not None else pool
 
 
 def _serving(component: Component, cell: int, place: int, pool: Sequence[np.ndarray], fillings: Fillings) -> np.ndarray:
@@ -186,7 +183,7 @@ def _moves(component: Component, is_hidden: np.ndarray, choices: Sequence[Choice
     ways = _WAYS if len(choices) <= _MANY else 1
     draws = np.random.default_rng(int.from_bytes(key + b"moves")).random((ways, len(is_hidden)))
     for choice in choices:
-        found += proposals(component, Choice(choice.cell, is_hidden), STAGES[0], draws)
+        found += proposals(component, Choice(choice.cell, is_hidden), STAGES[0].cells, draws)
     return _distinct(found)[0] if found else np.zeros((0, len(is_hidden)), np.int64)
 
 

@@ -55,6 +55,21 @@ def two_way(inner: np.ndarray) -> CountTables:
     return CountTables(tuple(named), np.array(list(named.values())), tuple(sums))
 
 
+def hierarchy(inner: np.ndarray) -> CountTables:
+    """Regions in countries in all: a row is a country."""
+
+    def cell(code: str) -> CellName:
+        return CellName("region", code, "people")
+
+    named, sums = {cell("all"): int(inner.sum())}, []
+    for i, row in enumerate(inner.tolist()):
+        parts = {cell(f"{i}.{j}"): count for j, count in enumerate(row)}
+        named |= {cell(str(i)): sum(row)} | parts
+        sums.append(Sum(f"country {i}", cell(str(i)), tuple(parts)))
+    sums.append(Sum("countries", cell("all"), tuple(cell(str(i)) for i in range(len(inner)))))
+    return CountTables(tuple(named), np.array(list(named.values())), tuple(sums))
+
+
 def three_way(inner: np.ndarray) -> CountTables:
     """A three-way table with its two-way margins: cells are in three sums, margins in one."""
     named, sums = {}, []

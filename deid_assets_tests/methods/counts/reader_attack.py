@@ -1,10 +1,11 @@
 """The attack of a reader who knows the program, by other means than the program's own audit of readers.
 
 All counts that fit what is published are listed, or drawn evenly where there are too many. How likely the program is to hide
-exactly the same cells for each of them follows in one of two ways:
+exactly the same cells for each of them follows in one of three ways:
 
 - `chances_of_choice`: from the chances of every choice in every order, for the chooser alone. What is proposed depends
   on no count, so the same proposals are judged for all counts.
+- `chances_of_passing`: likewise, of those choices alone that pass the program's audit of readers.
 - `chances_of_mask`: by running everything, audits and new choices included, under fresh secrets.
 """
 
@@ -13,16 +14,41 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy import sparse
 
 from deid_assets.methods.counts import masking
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.choices import SKIPS, STAGES, Choice, Component, Stage, proposals
+from deid_assets.methods.counts.circuits import Circuits
 from deid_assets.methods.counts.masking import Known, MaskedCounts
+from deid_assets.methods.counts.readers import ReaderAudit, read
 from deid_assets.methods.counts.tables import CountTables, sum_matrix
 
 LISTED_AT_MOST = 300_000
 DRAWN = 2_000
+RARE = 1e-6
+"""Choices that no filling leads to as often are left out."""
 REACH = 60  # how far a hidden count that is not small may be from the true one: many times what a small one can make up for
+
+
+class _Remembering(Circuits):
+    """Circuits that are looked for once: the same costs come again for each filling."""
+
+    def __init__(self, matrix: sparse.csr_array) -> None:
+        super().__init__(matrix)
+        self._found: dict[tuple[int, bytes], np.ndarray | None] = {}
+        self._parts: dict[bytes, Circuits] = {}
+
+    def within(self, cells: np.ndarray) -> Circuits:
+        if cells.tobytes() not in self._parts:
+            self._parts[cells.tobytes()] = _Remembering(super().within(cells)._matrix)
+        return self._parts[cells.tobytes()]
+
+    def through(self, cell: int, costs: np.ndarray) -> np.ndarray | None:
+        asked = cell, costs.tobytes()
+        if asked not in self._found:
+            self._found[asked] = super().through(cell, costs)
+        return self._found[asked]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +84,10 @@ def attacked(found: MaskedCounts, draws: np.random.Generator) -> list[Attacked]:
     fillings = fillings_of(ordered, matrix.toarray(), shown, draws)
     is_hidden = np.array([isinstance(one, str) for one in shown])
     groups = masking._groups(masking._whole(ordered, matrix, SmallCounts(), Known()), matrix)
-    return [Attacked(component, is_hidden[inside], fillings[:, inside]) for inside, component in groups]
+    return [
+        Attacked(replace(component, circuits=_Remembering(component.circuits._matrix)), is_hidden[inside], fillings[:, inside])
+        for inside, component in groups
+    ]
 
 
 def fillings_of(
@@ -125,13 +154,14 @@ class _Chooser:
     draws: np.random.Generator
     number: int
     pools: dict[tuple[int, bytes, str], list[tuple[np.ndarray, float]]] = field(default_factory=dict)
+    steps: dict[tuple[int, bytes], list[tuple[Choice, np.ndarray]]] = field(default_factory=dict)
 
     def pool(self, cell: int, is_hidden: np.ndarray, stage: Stage) -> list[tuple[np.ndarray, float]]:
         """Different circuits that are proposed, and how often. Two stages propose alike."""
         situation = cell, is_hidden.tobytes(), stage.cells
         if situation not in self.pools:
             drawn = self.draws.random((self.number, len(is_hidden)))
-            found = list(proposals(self.attacked.component, Choice(cell, is_hidden), stage, drawn))
+            found = list(proposals(self.attacked.component, Choice(cell, is_hidden), stage.cells, drawn))
             rows, often = np.unique(np.array(found), axis=0, return_counts=True) if found else ([], [])
             self.pools[situation] = [(row, one / len(found)) for row, one in zip(rows, often, strict=True)]
         return self.pools[situation]
@@ -149,79 +179,113 @@ class _Chooser:
                 often += fits
         return often + 1 >= enough
 
-    def stage(self, cell: int, is_hidden: np.ndarray, stage: Stage) -> tuple[dict[bytes, np.ndarray], np.ndarray]:
-        """The chance of everything that may be hidden after a stage, and that no proposal serves."""
-        share, to = np.zeros(len(self.attacked.fillings)), {}
-        pool = self.pool(cell, is_hidden, stage)
-        for circuit, often in pool:
-            chance = often * self.serves(cell, circuit, stage)
-            share += chance
-            after = is_hidden | (circuit != 0)
-            if not (after & ~self.attacked.is_hidden).any():
-                to[after.tobytes()] = to.get(after.tobytes(), 0.0) + chance
-        fails = (1 - np.minimum(share, 1)) ** stage.draws if pool else np.ones(len(share))
-        return {after: chance * (1 - fails) / np.maximum(share, 1e-12) for after, chance in to.items()}, fails
+    def after(self, choice: Choice) -> np.ndarray:
+        """What is hidden after a choice."""
+        return choice.is_hidden | (self.attacked.component.can_hide if choice.circuit is None else choice.circuit != 0)
 
-    def step(self, cell: int, is_hidden: np.ndarray) -> dict[bytes, np.ndarray]:
-        """The chance of everything that may be hidden after the choice for a small count."""
-        found: dict[bytes, np.ndarray] = {}
-        hides = self.attacked.component.can_hide
-        skipped, comes = 1 - SKIPS, 0.0
-        opens: np.ndarray | float = 1.0
-        for stage in STAGES:
-            comes = skipped if stage is STAGES[0] else comes + opens * stage.begins
-            to, fails = self.stage(cell, is_hidden, stage)
-            for after, chance in to.items():
-                found[after] = found.get(after, 0.0) + comes * chance
-            if stage is STAGES[0]:
-                opens, comes = SKIPS + skipped * fails, 0.0
-            else:
-                comes = comes * fails
-        after = is_hidden | hides
-        if not (after & ~self.attacked.is_hidden).any():
-            found[after.tobytes()] = found.get(after.tobytes(), 0.0) + comes
-        return found
+    def stage(self, cell: int, is_hidden: np.ndarray, place: int) -> tuple[list[tuple[Choice, np.ndarray]], np.ndarray]:
+        """The chance of each choice of a stage, and that no proposal serves."""
+        stage, pool = STAGES[place], self.pool(cell, is_hidden, STAGES[place])
+        chances = [often * self.serves(cell, circuit, stage) for circuit, often in pool]
+        share = np.sum(chances, axis=0) if pool else np.zeros(len(self.attacked.fillings))
+        fails = (1 - np.minimum(share, 1)) ** stage.draws if pool else np.ones(len(share))
+        first = (1 - fails) / np.maximum(share, 1e-12)
+        choices = [Choice(cell, is_hidden, place, circuit) for circuit, _ in pool]
+        return [(choice, chance * first) for choice, chance in zip(choices, chances, strict=True)], fails
+
+    def step(self, cell: int, is_hidden: np.ndarray) -> list[tuple[Choice, np.ndarray]]:
+        """The chance of each choice for a small count that hides nothing but what is published as hidden."""
+        situation = cell, is_hidden.tobytes()
+        if situation not in self.steps:
+            found = [
+                (choice, chance)
+                for choice, chance in self._step(cell, is_hidden)
+                if not (self.after(choice) & ~self.attacked.is_hidden).any() and chance.any()
+            ]
+            self.steps[situation] = found
+        return self.steps[situation]
+
+    def _step(self, cell: int, is_hidden: np.ndarray) -> Iterator[tuple[Choice, np.ndarray]]:
+        of_hidden, fails = self.stage(cell, is_hidden, 0)
+        yield from ((choice, (1 - SKIPS) * chance) for choice, chance in of_hidden)
+        opens, comes = SKIPS + (1 - SKIPS) * fails, np.zeros(len(fails))
+        for place, stage in enumerate(STAGES[1:], 1):
+            comes = comes + opens * stage.begins
+            of_stage, fails = self.stage(cell, is_hidden, place)
+            yield from ((choice, comes * chance) for choice, chance in of_stage)
+            comes = comes * fails
+        yield Choice(cell, is_hidden), comes
 
 
 def chances_of_choice(one: Attacked, draws: np.random.Generator, number: int) -> np.ndarray:
     """The chance of what is published for each filling, if nothing is chosen again, from `number` proposals per situation."""
     chooser, small = _Chooser(one, draws, number), np.flatnonzero(one.component.is_small).tolist()
     now = {(frozenset(small), one.component.is_small.tobytes()): np.ones(len(one.fillings))}
-    steps: dict[tuple[int, bytes], dict[bytes, np.ndarray]] = {}
     for _ in small:
         then: dict[tuple[frozenset[int], bytes], np.ndarray] = {}
         for ((left, before), chance), cell in itertools.product(now.items(), small):
             if cell not in left:
                 continue
-            if (cell, before) not in steps:
-                steps[cell, before] = chooser.step(cell, np.frombuffer(before, bool))
-            for after, share in steps[cell, before].items():
-                state = left - {cell}, after
+            for choice, share in chooser.step(cell, np.frombuffer(before, bool)):
+                state = left - {cell}, chooser.after(choice).tobytes()
                 then[state] = then.get(state, 0.0) + chance * share / len(left)
         now = then
     return now.get((frozenset(), one.is_hidden.tobytes()), np.zeros(len(one.fillings)))
 
 
+def chances_of_passing(one: Attacked, draws: np.random.Generator, number: int) -> np.ndarray:
+    """The chance of what is published for each filling, by choices that pass the program's audit, if nothing is chosen again.
+
+    The audit weighs the fillings that can be reached from the true counts. They are the same for all of these, so what it says
+    of a choice is asked once.
+    """
+    chooser, key, found = _Chooser(one, draws, number), draws.bytes(32), np.zeros(len(one.fillings))
+    for choices, chance in _ways(chooser, [], np.ones(len(one.fillings))):
+        likeliest = replace(one.component, counts=one.fillings[chance.argmax()])
+        if _passes(likeliest, read(likeliest, one.is_hidden, choices, key)):
+            found += chance
+    return found
+
+
+def _passes(component: Component, reading: ReaderAudit) -> bool:
+    possible = (component.high - component.low + 1)[reading.cells]
+    return bool(reading.passed(component.values[reading.cells], possible).all())
+
+
+def _ways(chooser: _Chooser, made: list[Choice], chance: np.ndarray) -> Iterator[tuple[list[Choice], np.ndarray]]:
+    """All choices that lead to what is published, one after the other, and their chance for each filling."""
+    is_small = chooser.attacked.component.is_small
+    is_hidden = chooser.after(made[-1]) if made else is_small
+    left = sorted(set(np.flatnonzero(is_small).tolist()) - {choice.cell for choice in made})
+    if not left and (is_hidden == chooser.attacked.is_hidden).all():
+        yield made, chance
+    for cell in left:
+        for choice, share in chooser.step(cell, is_hidden):
+            then = chance * share / len(left)
+            if then.max() > RARE:
+                yield from _ways(chooser, [*made, choice], then)
+
+
 def chances_of_mask(one: Attacked, keys: list[bytes], patched: Callable[[str, object], None]) -> np.ndarray:
     """How often the same is published for each filling, with everything that `mask` does, under the same fresh secrets.
 
-    What the program's audit says of a choice is computed once per filling and choice, because that takes longest.
+    Audits take longest. What one says of a choice is asked once per secret if all fillings are listed, which are the same from
+    wherever they are listed; otherwise once per filling.
     """
-    said: dict[object, object] = {}
-    read = masking.read
+    said: dict[object, ReaderAudit] = {}
 
-    def once(component: Component, is_hidden: np.ndarray, choices: list[Choice], *rest: object) -> object:
+    def once(component: Component, is_hidden: np.ndarray, choices: list[Choice], key: bytes, told: object) -> ReaderAudit:
         circuits = tuple((one.cell, one.stage, None if one.circuit is None else one.circuit.tobytes()) for one in choices)
-        state = component.counts.tobytes(), circuits
-        if state not in said:
-            said[state] = read(component, is_hidden, choices, *rest)
-        return said[state]
+        of_all, of_one = (key, circuits), (component.counts.tobytes(), circuits)
+        if of_all in said or of_one in said:
+            return said.get(of_all) or said[of_one]
+        reading = read(component, is_hidden, choices, key)
+        said[of_all if reading.listed.all() else of_one] = reading
+        return reading
 
     patched("read", once)
     often = np.zeros(len(one.fillings))
-    for place, counts in enumerate(one.fillings):
-        own = replace(one.component, counts=counts)
-        for key in keys:
-            done = masking._protected(own, key, lambda share: None)
-            often[place] += not len(done.left) and (done.is_hidden == one.is_hidden).all()
+    for key, (place, counts) in itertools.product(keys, enumerate(one.fillings)):
+        done = masking._protected(replace(one.component, counts=counts), key, lambda share: None)
+        often[place] += not len(done.left) and (done.is_hidden == one.is_hidden).all()
     return often
