@@ -32,7 +32,7 @@ def audited(files: Sequence[Path], sums: StatedSums, how: Auditing, output: Path
     found = _noisy_findings(read, rule, how.sd, how.repeats) if all(is_noisy) else masked_findings(read, rule, how.seconds)
     table = found.pop("table")
     if not sums.no_sums and not all(is_noisy):
-        found |= _beside_sums(read, found)
+        found |= beside_sums(read, found)
     if how.ledger is not None:
         found |= _beside_ledger(how.ledger, read, None if all(is_noisy) else rule, (how.sd, how.seconds), found)
     if output is not None:
@@ -146,7 +146,7 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
     return sum(count * weight for (count, _), weight in weights.items()) / total, max(variance, 1e-9) ** 0.5
 
 
-def _beside_sums(read: list[CountFile], found: dict[str, Any]) -> dict[str, Any]:
+def beside_sums(read: list[CountFile], found: dict[str, Any]) -> dict[str, Any]:
     """What an audit adds of masked cells that are in no sum: they pass because nothing is known of them."""
     names = list(dict.fromkeys(name for file in read for name in file.cells))
     marked = {name for file in read for name, one in zip(file.cells, file.shown, strict=True) if isinstance(one, str)}

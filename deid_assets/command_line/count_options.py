@@ -167,12 +167,13 @@ class PlannedCounts:
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Files that are read, and the folder that is written."""
+    """Files that are read, whether sums are added or no others hold, and the folder that is written."""
 
     files: tuple[Path, ...]
     declaration: Path | None
     hierarchy: tuple[str, ...]
     add_totals: bool
+    no_sums: bool
     out: Path | None
 
 

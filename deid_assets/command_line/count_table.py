@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from deid_assets.command_line import demographics_document
-from deid_assets.command_line.count_audit import masked_findings
+from deid_assets.command_line.count_audit import beside_sums, masked_findings
 from deid_assets.command_line.count_declaration import read_declaration
 from deid_assets.command_line.count_files import CountFile, counts_csv
 from deid_assets.command_line.count_layouts import BLANK, Reading, ReadTable, read_table, written_table
@@ -51,7 +51,8 @@ def protect_tables(declared: Mapping[str, Any], how: Protection, where: TableFil
     shown = _shown_once(tables, stated)
     persons = (declaration.contribution or 1,) * len(shown)
     if where.out is None:
-        return _audited(stated, shown, persons, how)
+        marks = tuple(one if is_shown else HIDDEN for one, is_shown in zip(shown, stated.is_shown, strict=True))
+        return _audited(CountFile(Path("tables"), stated.names, marks, persons, None, stated.sums), how, where.no_sums)
     protecting = Protecting.of(how)
     done = protected(CountFile(Path("tables"), stated.names, tuple(shown), persons, None, stated.sums), protecting)
     found = _told(tables, stated, done, how)
@@ -94,11 +95,11 @@ def _shown_once(tables: Sequence[ReadTable], stated: StatedCells) -> list[int | 
     return [found.get(name, HIDDEN) for name in stated.names]
 
 
-def _audited(stated: StatedCells, shown: list[int | str], persons: tuple[int, ...], how: Protection) -> dict[str, Any]:
+def _audited(file: CountFile, how: Protection, no_sums: bool) -> dict[str, Any]:
     """What tables give away as they are; names of cells, and no count."""
-    marks = tuple(one if is_shown else HIDDEN for one, is_shown in zip(shown, stated.is_shown, strict=True))
-    file = CountFile(Path("tables"), stated.names, marks, persons, None, stated.sums)
     found = masked_findings([file], SmallCounts(how.threshold, how.values, how.zeros != "protected"), how.seconds)
+    if not no_sums:
+        found |= beside_sums([file], found)
     cells = [{part: row[part] for part in ("table", "row", "column", "finding")} for row in found["disclosed"]]
     lines = [f"{row['finding']:26} {row['table']} / {row['row']} / {row['column']}" for row in cells]
     return {

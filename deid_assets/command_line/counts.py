@@ -205,6 +205,7 @@ def combine_command(files: tuple[Path, ...], true_counts: bool, planned: shared.
 @click.option("--name", metavar="TEXT", help="Who is counted; by default the name of the first file.")
 @click.option("--declaration", type=FILE, help="YAML with the same, groups written out, and what differs between files.")
 @click.option("--add-totals", is_flag=True, help="Add the totals and groups that are not in the table.")
+@shared.NO_SUMS
 @shared.THRESHOLD
 @shared.VALUES
 @shared.ZEROS
@@ -244,6 +245,8 @@ def table_command(how: shared.Protection, where: shared.TableFiles, as_json: boo
         raise click.UsageError("--method audit writes nothing: leave out --out")
     if how.method != "audit" and where.out is None:
         raise click.UsageError("name a new folder for the tables and their report: --out")
+    if how.method != "audit" and where.no_sums:
+        raise click.UsageError("--no-sums is about --method audit: leave it out")
     if how.groups == "protect" and how.zeros == "shown":
         raise click.UsageError("--groups protect hides counts of 0: leave out --zeros shown")
 

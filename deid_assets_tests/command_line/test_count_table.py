@@ -178,6 +178,14 @@ def test_the_audit_of_a_table_says_cells_and_no_counts(here):
     assert table("wide.csv", *OPTIONS, method="audit", out=None).exit_code == 2
 
 
+def test_a_masked_cell_of_a_table_without_its_total_fails_an_audit_unless_it_is_said_that_nobody_knows_it(here):
+    (here / "masked.csv").write_text("sex,n\nF,93\nM,<11\n")
+    found = table("masked.csv", "--count", "n", method="audit", out=None)
+    assert found.exit_code == 2 and re.search(r"in no sum +masked / sex=M / people\n", found.output)
+    assert "say --no-sums" in found.output
+    assert table("masked.csv", "--count", "n", "--no-sums", method="audit", out=None).exit_code == 0
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet", "duckdb"])
 def test_a_tidy_table_stays_tidy_in_any_format(here, ending):
     if ending != "csv":
@@ -382,6 +390,7 @@ def test_a_declaration_that_says_nothing_sensible_is_an_error(here, content, sai
 def test_what_the_command_line_lacks():
     assert table("wide.csv", *OPTIONS, out=None).exit_code == 64
     assert table("wide.csv", *OPTIONS, method="audit").exit_code == 64
+    assert table("wide.csv", *OPTIONS, "--no-sums").exit_code == 64
     assert table("--rows", "d").exit_code == 64
     assert "Taken are counts.csv" in table("counts.csv", *OPTIONS).output
     assert "say how the table is made" in table("wide.csv").output
