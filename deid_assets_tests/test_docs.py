@@ -148,6 +148,8 @@ def require_known(part: str) -> None:
             if found.submodule_search_locations:
                 found = importlib.util.find_spec(f"{module}.__main__")
             source = Path(found.origin).read_text(encoding="utf-8")
+            if (command := Path(found.origin).with_name(f"{options[0] if options else ''}.py")).is_file():
+                source += command.read_text(encoding="utf-8")
             assert [option for option in options if option.startswith("--") and f'"{option}"' not in source] == []
         case [".venv/bin/dg", "scaffold", "defs", name, _]:
             assert name.removeprefix("deid_assets.") in dir(deid_assets)
