@@ -1,7 +1,7 @@
 """What each column of a policy costs at the chosen generalization, from the tables of the restricted store."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -15,7 +15,9 @@ from deid_assets.assessments.kernel_input import (
     PopulationTables,
     chosen_level_names,
     chosen_node,
+    levels_at,
     node_computation,
+    smallest_safe_class,
 )
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.cluster.executors import search_executor
@@ -28,6 +30,7 @@ from deid_assets.methods.flat.classes import FlatTable
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.column_costs import Axis, Risk, column_costs, parts
 from deid_assets.methods.lattice.predictive_tagging import Node
+from deid_assets.methods.population.longitudinal_data import generalization_at
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -35,6 +38,9 @@ from deid_assets.store.tables import Table
 
 DRAWS = 65_536
 """Draws of each measurement of a longitudinal policy. Half a thousandth is the standard error of a share of .017."""
+
+DRAWS_OF_VALUE = 16_384
+"""Draws about the people with one value."""
 
 OF_CLAIMS = (*POPULATION, "chosen_generalization")
 OF_RECORDS = ("records", "record_domains", "record_generalization")
@@ -60,6 +66,9 @@ class Costs:
         What shares are shares of.
     what
         What they are of them.
+    values
+        Of a longitudinal policy, the share among draws about released people with each person-level value: column, value,
+        share; those of a column from the riskiest on. Values of too few people of the population are not listed.
     """
 
     frame: pd.DataFrame
@@ -68,6 +77,7 @@ class Costs:
     limit: float
     among: str
     what: str = HIGH_RISK
+    values: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
@@ -152,8 +162,29 @@ def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: byt
         share = risk(node, frozenset())
         limit = max(policy.risk.max_high_risk_share, share)
         frame = column_costs(risk, axes, _columns_by_table(policy), node, limit)
+        values = _shares_of_values(policy, computation, node, tables["value_domains"].frame(), stream_key)
     levels = dict(chosen_level_names(policy, tables))
-    return Costs(frame, levels, share, limit, f"{DRAWS:,} draws about members to be released")
+    return Costs(frame, levels, share, limit, f"{DRAWS:,} draws about members to be released", values=values)
+
+
+def _shares_of_values(
+    policy: Policy, computation: NodeComputation, node: Node, domains: pd.DataFrame, stream_key: bytes
+) -> pd.DataFrame:
+    """The share of draws at high risk about the people with each person-level value, at its released level."""
+    data, levels = computation.data, levels_at(policy, node)
+    chosen = generalization_at(data, computation.dimensions, node).demographics
+    found = []
+    for place, (column, domain, level) in enumerate(zip(policy.member_columns, data.demographic_domains, chosen, strict=True)):
+        codes = domain.levels[level][data.demographics[:, place]]
+        people, targets = np.bincount(codes, minlength=domain.sizes[level]), codes[data.targets]
+        own = domains[(domains["quasi_identifier"] == column) & (domains["level"] == levels[column])]
+        for code, label in sorted(set(zip(own["level_code"], own["label"].fillna("blank"), strict=True))):
+            if people[code] >= smallest_safe_class(policy) and (targets == code).any():
+                about = computation.keeping(targets == code, suppressed_count=True)
+                share = about.measure(node, stream_key, DRAWS_OF_VALUE).share
+                found.append((policy.quasi_identifier(column).release_as, label, share))
+    values = pd.DataFrame(found, columns=["column", "value", "share"])
+    return values.sort_values(["column", "share"], ascending=[True, False], kind="stable", ignore_index=True)
 
 
 def costs_of_records(policy: FlatPolicy, tables: Mapping[str, Table]) -> Costs:

@@ -50,8 +50,21 @@ def cost(task: Task, lock: StoreLock) -> int:
             f"At these levels {costs.share:.4f} of {costs.among} are {costs.what}, before anybody is suppressed. "
             f"Others get finer one at a time, up to {costs.limit:.4f}. `deid run` judges more than this share."
         )
+        if len(costs.values):
+            console.print(values_table(costs))
     console.print(f"{time.monotonic() - started:.0f} seconds")
     return code
+
+
+def values_table(costs: Costs) -> RichTable:
+    """The share at high risk by value of each column about people, to be printed."""
+    table = RichTable(title=f"The share {costs.what} among people with each value", title_justify="left")
+    table.add_column("column", no_wrap=True)
+    table.add_column("value")
+    table.add_column("share", justify="right", no_wrap=True)
+    for row in costs.values.itertuples():
+        table.add_row(escape(row.column), escape(row.value), f"{row.share:.4f}")
+    return table
 
 
 def costs_table(costs: Costs) -> RichTable:

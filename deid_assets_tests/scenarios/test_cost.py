@@ -19,10 +19,15 @@ RARE = [["town 1", "30", "F", "tea", "x"], ["town 1", "31", "F", "tea", "x"], ["
 """Three people of 63, alone in their classes: the first two share a district with everybody, and the third nobody."""
 
 
+def rows_of(printed: str, cells: int) -> list[list[str]]:
+    """The rows of printed tables with so many columns."""
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if line.startswith("│")]
+    return [row for row in rows if len(row) == cells]
+
+
 def costs(printed: str) -> dict[str, list[str]]:
     """The cells of the printed table behind each column's name."""
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if line.startswith("│")]
-    return {row[0]: row[1:] for row in rows}
+    return {row[0]: row[1:] for row in rows_of(printed, 6)}
 
 
 def asked(folder: Path, **changes: object) -> tuple[object, ...]:
@@ -111,6 +116,10 @@ def test_columns_and_tables_of_claims(tmp_path):
     adds = costs_of_events(printed, SMALL)
     tables = {name for name in adds if name.startswith("all of")}
     assert max(adds[table] for table in tables) >= max(adds[name] for name in adds.keys() - tables) > 0
+    by_sex = {value: float(share) for name, value, share in rows_of(printed, 3) if name == "Sex"}
+    overall = re.search(r"At these levels ([0-9.]+) of", unwrapped(printed))
+    assert set(by_sex) == {"F", "M"} and [*by_sex.values()] == sorted(by_sex.values(), reverse=True), printed
+    assert overall and min(by_sex.values()) - 0.005 <= float(overall[1]) <= max(by_sex.values()) + 0.005, "they average to all"
 
 
 @pytest.mark.matrix
