@@ -116,7 +116,6 @@ def test_choices_that_the_audit_rejects_tell_nothing():
         two_way(np.array([[11, 17, 12], [16, 17, 15], [7, 15, 6]])),
         two_way(np.array([[14, 2, 16], [15, 17, 11], [12, 11, 8]])),
         two_way(np.array([[13, 17, 14], [15, 2, 3], [12, 11, 13]])),
-        hierarchy(np.array([[11, 4, 12], [4, 4, 12]])),
     ],
 )
 def test_that_a_mask_was_chosen_again_does_not_tell_a_count(monkeypatch, tables):
