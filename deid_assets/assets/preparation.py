@@ -200,7 +200,7 @@ def grouped_claims(step: Step[Policy], eligible_claims: Table, code_book: Table,
     """Claims with codes replaced by the released groups, and with top-coded payment delay."""
     policy = step.policy
     with_condition = charlson_codes(eligible_claims, comorbidity_codes, policy.grouping.charlson_diagnoses != "all")
-    bands = charlson_bands_query(with_condition, comorbidity_codes.sql)
+    bands = charlson_bands_query(with_condition, comorbidity_codes.sql) if policy.reads_diagnoses else None
     delay = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
     return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None, policy.event_columns)
 

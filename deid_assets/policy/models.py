@@ -25,7 +25,7 @@ from deid_assets.policy.sections.sensitivity import REPORTED, AttackSensitivity,
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.policy.sections.utility import Utility
 from deid_assets.reference.known_columns import EVENT_TABLE, IN_DAYS_IN_HOSPITAL, KNOWN, PROVIDER_PSEUDONYMS, KnownColumn
-from deid_assets.sources.delivery import EVENT_COLUMNS, YEARS_BY_DEFAULT, SourceOptions, TablesSource
+from deid_assets.sources.delivery import DIAGNOSIS_COLUMNS, EVENT_COLUMNS, YEARS_BY_DEFAULT, SourceOptions, TablesSource
 from deid_assets.sources.diagnosis_systems import DiagnosisCodes
 from deid_assets.store.events import number_of
 
@@ -416,6 +416,12 @@ class Policy(ReleasePolicy):
         if self.sample.members is not None and self.risk.population_size is not None:
             return self.sample.members / self.risk.population_size
         return None
+
+    @property
+    def reads_diagnoses(self) -> bool:
+        """Whether claims have diagnoses; without them, they have no Charlson index."""
+        claims = self.source.claims if isinstance(self.source, TablesSource) else None
+        return claims is None or not {*DIAGNOSIS_COLUMNS}.isdisjoint(claims.columns)
 
     @property
     def listed_columns(self) -> tuple[str, ...]:

@@ -129,8 +129,8 @@ DEFECTS = (
     Defect(
         "a Charlson index of codes that cannot be read is 0",
         "methods/preparation/grouping.py",
-        "CASE WHEN claims.unreadable_diagnoses = 0 AND {is_claim} THEN coalesce(charlson.charlson, '0') END",
-        "CASE WHEN {is_claim} THEN coalesce(charlson.charlson, '0') END",
+        "CASE WHEN claims.unreadable_diagnoses = 0 AND {indexed} THEN coalesce(charlson.charlson, '0') END",
+        "CASE WHEN {indexed} THEN coalesce(charlson.charlson, '0') END",
         ("methods/preparation",),
     ),
     Defect(

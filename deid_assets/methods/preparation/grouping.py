@@ -8,7 +8,7 @@ from deid_assets.store.tables import Query, Table, quoted
 
 
 def grouped_claims_query(
-    claims: Table, code_book: Table, charlson_bands: str, pay_delay_top_code: int | None, declared: Sequence[str] = ()
+    claims: Table, code_book: Table, charlson_bands: str | None, pay_delay_top_code: int | None, declared: Sequence[str] = ()
 ) -> Query:
     """SELECT claims with codes replaced by groups, with Charlson band, and with pay delay top-coded.
 
@@ -23,24 +23,25 @@ def grouped_claims_query(
         Distinct codes with their `group_name`.
     charlson_bands
         A SELECT of claim_id, charlson for claims with a Charlson condition; all other claims are in band '0', and blank where
-        a diagnosis cannot be read.
+        a diagnosis cannot be read. None where claims have no diagnoses: blank everywhere.
     pay_delay_top_code
         Days; larger values are set to it. None changes nothing.
     declared
         Columns that the policy declares; they stay as they are.
     """
     others = "".join(f", claims.{quoted(column)}" for column in declared)
-    is_claim = is_of(claims, alias="claims.")
+    indexed = is_of(claims, alias="claims.") if charlson_bands else "false"
+    no_bands = f"SELECT claim_id, NULL::VARCHAR AS charlson FROM {claims.sql} WHERE false"
     sql = f"""
         WITH book AS (SELECT kind, code, group_name FROM {code_book.sql}),
-             charlson AS ({charlson_bands})
+             charlson AS ({charlson_bands or no_bands})
         SELECT
             claims.claim_id, claims.member_id, claims.provider_id, claims.vendor_id, claims.pcp_id, claims.year,
             specialty.group_name AS specialty,
             place.group_name AS place,
             procedure.group_name AS procedure_group,
             diagnosis.group_name AS condition_group,
-            CASE WHEN claims.unreadable_diagnoses = 0 AND {is_claim} THEN coalesce(charlson.charlson, '0') END AS charlson,
+            CASE WHEN claims.unreadable_diagnoses = 0 AND {indexed} THEN coalesce(charlson.charlson, '0') END AS charlson,
             CASE WHEN claims.length_of_stay = 0 THEN 1 ELSE claims.length_of_stay END AS length_of_stay,
             CASE WHEN claims.pay_delay > ? THEN ? ELSE claims.pay_delay END::INTEGER AS pay_delay,
             claims.days_since_first_claim{others}

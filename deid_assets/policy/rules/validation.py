@@ -27,7 +27,7 @@ from deid_assets.policy.sections.columns import DaysSince, MonthsEnrolled, Resul
 from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
-from deid_assets.sources.delivery import DIAGNOSIS_COLUMNS, YEARS_BY_DEFAULT, SyntheticSource, TablesSource
+from deid_assets.sources.delivery import YEARS_BY_DEFAULT, ClaimsMap, SyntheticSource, TablesSource
 from deid_assets.store.events import events_file, number_of
 
 if TYPE_CHECKING:
@@ -426,14 +426,14 @@ def _event_tables(policy: Policy) -> Iterator[Problem]:
         )
         yield Problem(("columns", "claims", name), told)
     if delivered and isinstance(policy.source, TablesSource):
-        yield from _no_diagnoses(policy, policy.source)
+        yield from _no_diagnoses(policy, policy.source.claims)
 
 
-def _no_diagnoses(policy: Policy, source: TablesSource) -> Iterator[Problem]:
+def _no_diagnoses(policy: Policy, claims: ClaimsMap | None) -> Iterator[Problem]:
     """A delivery whose claims need no diagnoses has them in another table, or the policy says why there are none."""
-    removal, claims = policy.removal, source.claims
+    removal = policy.removal
     asked = not removal.removes_members or removal.coded_claims_at_least.diagnosis is not None
-    if asked or claims is None or claims.without_codes is not None or not {*DIAGNOSIS_COLUMNS}.isdisjoint(claims.columns):
+    if asked or policy.reads_diagnoses or (claims is not None and claims.without_codes is not None):
         return
     if all(one.kind != "diagnosis" for one in policy.columns.declared.coded.values()):
         rule = removal.rule_of_codes if removal.lists_codes else "removal.rare_visible_diseases"

@@ -67,6 +67,12 @@ def test_the_pay_delay_is_cut_at_its_top_code_and_a_missing_one_stays_missing(st
     assert [found[f"c{delay}"]["pay_delay"] for delay in delays] == [0, 9, 10, None]
 
 
+def test_claims_of_a_delivery_without_diagnoses_have_no_charlson_index(store):
+    """Band 0 would say that they were read and show no condition."""
+    found = grouped(store, [("c1", "m1", None, None, None, 1, *NOTHING)], bands=None)
+    assert found["c1"]["charlson"] is None
+
+
 def test_claims_without_a_charlson_condition_are_in_band_0(store):
     rows = [(name, "m1", None, None, None, 1, *NOTHING) for name in ("c1", "c2")]
     found = grouped(store, rows, bands="SELECT 'c2' AS claim_id, '3-4' AS charlson")
