@@ -132,8 +132,8 @@ def die_at_table(moment: str, asset: str) -> None:
 def die_while_made() -> None:
     honest = run.write_delivery
 
-    def half(folder, members, seed, progress, *further):
-        honest(folder, members, seed, lambda done, of: die(), *further)
+    def half(folder, members, seed, contents, progress):
+        honest(folder, members, seed, contents, lambda done, of: die())
 
     run.write_delivery = half
 

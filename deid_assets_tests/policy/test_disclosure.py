@@ -19,8 +19,9 @@ def limits_on_disclosure(policy):
 @pytest.mark.parametrize("policy", policies_in().values(), ids=lambda policy: policy.name)
 def test_the_policies_that_ship_measure_all_and_gate_nothing_for_which_no_source_has_a_threshold(policy):
     assert limits_on_disclosure(policy) == ()
-    days = () if policy.name == "claims_dates" else ("days_in_hospital_y2", "days_in_hospital_y3")
-    assert policy.sensitive_columns == ("condition_group", "charlson", *days)
+    claims, days = ("condition_group", "charlson"), ("days_in_hospital_y2", "days_in_hospital_y3")
+    others = {"claims_dates": claims, "tuva": claims, "omop": ("charlson",)}
+    assert policy.sensitive_columns == others.get(policy.name, (*claims, *days))
 
 
 def test_sections_that_are_left_out_count_as_their_defaults():

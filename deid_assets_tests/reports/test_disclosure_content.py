@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.release.manifest.editions import editions
@@ -86,8 +84,3 @@ class TestFigure:
 
     def test_a_figure_of_the_largest_size_fits(self):
         markdown_image(dots_figure([(f"a row with a long name {n}", [0.1, 0.2]) for n in range(24)], ["a", "b"], "x"), "alt")
-
-    @pytest.mark.parametrize(("rows", "series"), [([], ["a"]), (ROWS, ["a"]), (ROWS, []), ([("x", [0.1] * 5)], list("abcde"))])
-    def test_what_cannot_be_drawn_is_refused(self, rows, series):
-        with pytest.raises(ValueError, match="rows"):
-            dots_figure(rows, series, "x")

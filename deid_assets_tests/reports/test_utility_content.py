@@ -184,12 +184,3 @@ class TestFigures:
     def test_shares_of_gains_are_bars_that_differ_without_colour_and_words_where_there_is_none(self):
         image = gain_figure([("days", [(0.5, 0.4, 0.7), "labels add nothing"]), ("group", [(0.5, -3.0, 9.0), (1.0, 1.0, 1.0)])])
         assert b"labels add nothing" in image and b"of what labels of claims add" in image and b"<pattern" in image
-
-    def test_a_figure_of_no_target_cannot_be_drawn(self):
-        with pytest.raises(ValueError, match="of gains"):
-            gain_figure([])
-
-    @pytest.mark.parametrize("draw", [waterfall_figure, before_and_after_figure])
-    def test_nothing_cannot_be_drawn(self, draw):
-        with pytest.raises(ValueError, match="at least one"):
-            draw([], "nothing")

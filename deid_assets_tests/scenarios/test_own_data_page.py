@@ -88,7 +88,7 @@ EXAMPLES: list[tuple[Callable[[Path], None], set[int], Any]] = [
 def test_every_example_is_below():
     languages = [language for language, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
     assert {language: languages.count(language) for language in set(languages)} == {
-        "bash": len(EXAMPLES), "yaml": 8, "": 4
+        "bash": len(EXAMPLES), "yaml": 10, "": 4
     }  # fmt: skip
 
 
@@ -126,3 +126,19 @@ def test_drugs_of_the_page_are_a_table_that_the_policy_reads(tmp_path):
     (tmp_path / "ours.yaml").write_text(yaml.safe_dump(values | {"policy": "ours"}, sort_keys=False))
     drugs = load_policy(tmp_path / "ours.yaml").columns.claims["drug"]
     assert drugs.values == ("antivirals", "diabetes", "dependence") and drugs.names_ingredients
+
+
+@pytest.mark.parametrize("said", ["kind: days_since, anchor", "everything_known_at_most"])
+def test_anchors_and_adversaries_of_the_page_are_of_a_policy_with_fills(tmp_path, said):
+    (shown,) = (yaml.safe_load(block) for block in blocks(PAGE, "yaml") if said in block)
+    shipped = DOCS.parent / "policy" / "shipped"
+    values = yaml.safe_load((shipped / "claims-and-fills.yaml").read_text()) | {"policy": "ours"}
+    (tmp_path / "claims-and-fills-drugs.csv").write_bytes((shipped / "claims-and-fills-drugs.csv").read_bytes())
+    values["adversary"] |= shown.get("adversary", {})
+    values["hierarchies"]["days"] = {"kind": "intervals", "from": 0, "levels": [{"name": "any", "starts": [0]}]}
+    for table, columns in shown.get("columns", {}).items():
+        values["columns"][table] |= columns
+    (tmp_path / "ours.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    policy = load_policy(tmp_path / "ours.yaml")
+    assert policy.adversary.knows_less == ("adversary" in shown)
+    assert {"since", "fill_since"} <= set(policy.claim_names) or "columns" not in shown
