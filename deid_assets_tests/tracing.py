@@ -14,6 +14,7 @@ TRACED = (
     "deid_assets_tests/release/",
     "deid_assets_tests/scenarios/test_gate_refuses.py",
     "deid_assets_tests/scenarios/test_gate_reads_what_is_published.py",
+    "deid_assets_tests/scenarios/test_knowing_less.py",
 )
 """Beginnings of the places of traced tests."""
 _BY_ENVIRONMENT = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
