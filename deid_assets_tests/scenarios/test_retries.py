@@ -11,7 +11,7 @@ from deid_assets.assessments import neighbor_attack
 from deid_assets.assessments.evidence import Evidence, from_frame
 from deid_assets.assessments.longitudinal_risk import FIXED
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP
-from deid_assets.assets import release as release_asset
+from deid_assets.assets import publishing
 from deid_assets.assets.publishing import releases_of
 from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
@@ -314,14 +314,14 @@ def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(assessed, mon
 
 @pytest.mark.matrix
 def test_what_another_run_had_refused_while_the_gate_was_judging_makes_it_another_try(assessed, monkeypatch):
-    note, honest = another_refused(assessed, monkeypatch), release_asset.publish
+    note, honest = another_refused(assessed, monkeypatch), publishing.publish
 
     def published(*args, **kwargs):
         note()
         return honest(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(release_asset, "publish", published)
+        patch.setattr(publishing, "publish", published)
         before = assessed.published_bytes()
         summary = assessed.run(KEY, ["release"])
     assert summary.exit_code == ERROR and "another try of this delivery was refused" in summary.reasons[0], summary
