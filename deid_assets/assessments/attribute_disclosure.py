@@ -72,14 +72,16 @@ def gates_of(name: str) -> tuple[Gate[Any], ...]:
 def ordered_ranks(counts: pd.DataFrame, column: str) -> np.ndarray:
     """The rank of every row's value: missing values first, then by the number that the label begins with.
 
+    One value alone, as `any` is, needs no number.
+
     Raises
     ------
     PolicyError
-        If a value has no number; the message gives the column and how many.
+        If one of several values has no number; the message gives the column and how many.
     """
     missing = counts["value"].isna()
     numberless = counts.loc[counts["number"].isna() & ~missing, "value"].nunique()
-    if numberless:
+    if numberless and counts["value"].nunique() > 1:
         raise PolicyError(
             f"column {column}: {numberless} of its values do not begin with a number, so they have no order; remove the "
             "column from attribute_disclosure.ordered"

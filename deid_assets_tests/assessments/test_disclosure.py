@@ -31,6 +31,10 @@ def test_without_missing_values_the_least_is_0():
     assert ordered_ranks(counts(["b 2", "a 1"], [2, 1]), "days").tolist() == [1, 0]
 
 
+def test_one_value_alone_needs_no_number():
+    assert ordered_ranks(counts(["any", None, "any"], [None, None, None]), "days").tolist() == [1, 0, 1]
+
+
 def test_a_value_without_a_number_has_no_place_and_is_not_shown():
     with pytest.raises(PolicyError, match="column days: 1 of its values do not begin with a number") as refused:
         ordered_ranks(counts(["QZVALUE", "1", "QZVALUE"], [None, 1, None]), "days")

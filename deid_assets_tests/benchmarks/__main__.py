@@ -4,6 +4,7 @@ python -m deid_assets_tests.benchmarks [--large]
 python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 200000
 python -m deid_assets_tests.benchmarks profile --flame flame.svg --members 20000
 python -m deid_assets_tests.benchmarks against COMMIT --members 20000
+python -m deid_assets_tests.benchmarks broad
 python -m deid_assets_tests.benchmarks all
 """
 
@@ -18,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets_tests.benchmarks import against, page, profile
+from deid_assets_tests.benchmarks import against, broad, page, profile
 from deid_assets_tests.benchmarks.timing import machine
 from deid_assets_tests.stages import STAGES
 
@@ -145,7 +146,7 @@ def synthetic_table(large: bool) -> None:
 
 def main() -> None:
     """Print the tables."""
-    commands = {"profile": profile.main, "against": against.main, "all": page.main}
+    commands = {"profile": profile.main, "against": against.main, "broad": broad.main, "all": page.main}
     if command := commands.get("".join(sys.argv[1:2])):
         command(sys.argv[2:])
         return
