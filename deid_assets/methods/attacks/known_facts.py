@@ -5,7 +5,6 @@ values linked within a claim or for the order of two claims. Each of the few fac
 before the rows of the index, so the same loops count the class.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -50,19 +49,12 @@ class LikeClaims:
         Claims that the adversary may know: D1, with the same codes.
     sizes
         Number of codes of each quasi-identifier.
-
-    Raises
-    ------
-    ValueError
-        If 64 bits cannot number all combinations of codes.
     """
 
     def __init__(self, held: ClaimRecords, known: ClaimRecords, sizes: Sequence[int]):
-        if math.prod(sizes) > _LARGEST_KEY:
-            raise ValueError(f"claims of {math.prod(sizes)} combinations of values cannot be numbered; generalize more")
         self._held, self._known, self._sizes = held, known, tuple(sizes)
         self._owners = held.owners.astype(np.int32)
-        self._of_columns: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+        self._of_columns: dict[tuple[int, ...], tuple[Combinations, np.ndarray, np.ndarray]] = {}
 
     def facts(self, claims: np.ndarray) -> Facts:
         """Find who has a claim like each of these (A,) claims of `known`; -1 or a claim of missing values asks for nothing."""
@@ -76,29 +68,60 @@ class LikeClaims:
         for found in np.unique(pattern[pattern > 0]):
             draws = asked[pattern == found]
             columns = tuple(number for number in range(len(self._sizes)) if found >> number & 1)
-            keys, owners = self._sorted(columns)
-            asked_keys = self._keys(self._known.codes[list(columns)][:, claims[draws]], columns)
+            combinations, keys, owners = self._sorted(columns)
+            asked_keys = combinations.numbers(self._known.codes[list(columns)][:, claims[draws]])
             distinct, wanted = np.unique(asked_keys, return_inverse=True)
             numbers[draws] = len(members) + wanted.reshape(-1)
             begin, end = (np.searchsorted(keys, distinct, side=side) for side in ("left", "right"))
             members += [owners[first:last] for first, last in zip(begin, end, strict=True)]
         return Facts(numbers, len(members), iter(members))
 
-    def _sorted(self, columns: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sorted keys of held claims with no missing value in these columns, and the members who own them."""
+    def _sorted(self, columns: tuple[int, ...]) -> tuple["Combinations", np.ndarray, np.ndarray]:
+        """Return numbers for held claims with no missing value in these columns, sorted, and the members who own the claims."""
         if columns not in self._of_columns:
             complete = np.flatnonzero(np.all(self._held.codes[list(columns)] != MISSING, axis=0))
-            keys = self._keys(self._held.codes[list(columns)][:, complete], columns)
+            codes = self._held.codes[list(columns)][:, complete]
+            combinations = Combinations(codes, [self._sizes[column] for column in columns])
+            keys = combinations.numbers(codes)
             order = np.argsort(keys)
-            self._of_columns[columns] = keys[order], self._owners[complete[order]]
+            self._of_columns[columns] = combinations, keys[order], self._owners[complete[order]]
         return self._of_columns[columns]
 
-    def _keys(self, codes: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
-        """Return (C,) int64: one number for each combination of codes (columns, C)."""
-        keys = np.zeros(codes.shape[1], dtype=np.int64)
-        for own, column in zip(codes, columns, strict=True):
-            keys = keys * self._sizes[column] + own
-        return keys
+
+class Combinations:
+    """A number for each combination of codes of several columns, in 64 bits however many combinations are possible.
+
+    Where the numbers of so many columns would not fit, the combinations that there are get numbers anew, and all others share
+    one.
+
+    Parameters
+    ----------
+    codes
+        (columns, C) codes of the combinations that there are.
+    sizes
+        Number of codes of each column.
+    """
+
+    def __init__(self, codes: np.ndarray, sizes: Sequence[int]):
+        self._steps: list[tuple[int, np.ndarray | None]] = []
+        possible = 1
+        for column, size in enumerate(sizes):
+            there = None
+            if possible * int(size) > _LARGEST_KEY:
+                there = np.unique(self.numbers(codes[:column]))
+                possible = len(there) + 1
+            self._steps.append((size, there))
+            possible *= int(size)
+
+    def numbers(self, codes: np.ndarray) -> np.ndarray:
+        """Return (D,) int64: the number of each combination, of (columns, D) codes."""
+        numbers = np.zeros(codes.shape[1], dtype=np.int64)
+        for own, (size, there) in zip(codes, self._steps, strict=True):
+            if there is not None:
+                place = np.searchsorted(there, numbers)
+                numbers = np.where(np.isin(numbers, there), place, len(there))
+            numbers = numbers * size + own
+        return numbers
 
 
 class PossibleOrders:
