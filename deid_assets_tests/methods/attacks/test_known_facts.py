@@ -22,9 +22,9 @@ def test_the_same_combination_has_the_same_number_and_another_one_another(larges
         combinations = Combinations(held, sizes)
         numbers = combinations.numbers(held)
         for column, number in zip(asked.T, combinations.numbers(asked), strict=True):
-            assert np.array_equal(numbers == number, (held.T == column).all(axis=1))
+            assert np.array_equal(numbers == number, (column == held.T).all(axis=1))
     for column, number in zip(held.T, numbers, strict=True):
-        assert np.array_equal(numbers == number, (held.T == column).all(axis=1))
+        assert np.array_equal(numbers == number, (column == held.T).all(axis=1))
 
 
 def test_twelve_columns_of_a_thousand_codes():
