@@ -19,6 +19,7 @@ from deid_assets.assessments.kernel_input import (
     node_computation,
     smallest_safe_class,
 )
+from deid_assets.assessments.longitudinal_risk import Judged
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.demographics.attributes import WITHHELD, Attribute, CohortAttributes, Level
@@ -89,19 +90,13 @@ class WithoutColumn:
     share: float
 
 
-def shares_without_columns(
-    policy: Policy, tables: PopulationTables, node: Node, keep: np.ndarray, stream_key: bytes
-) -> tuple[float, tuple[WithoutColumn, ...]]:
-    """Measure a release with everything known, and without each of its columns and tables.
+def shares_without_columns(policy: Policy, judged: Judged, stream_key: bytes) -> tuple[float, tuple[WithoutColumn, ...]]:
+    """Measure a release with all that the policy's adversary knows, and without each of its columns and tables.
 
     Parameters
     ----------
-    tables
-        The population.
-    node
-        The chosen one.
-    keep
-        (n,) bool over the sampled members: who is released.
+    judged
+        What the gate judges: the released members at the chosen node.
     stream_key
         16 bytes. The draws judge nothing.
 
@@ -112,8 +107,7 @@ def shares_without_columns(
         the share without it, of the same draws.
     """
     with search_executor() as executor:
-        computation = node_computation(policy, tables, node).on(executor).keeping(keep)
-        risk = _risk_of_claims(policy, computation, stream_key)
+        risk, node = _risk_of_claims(policy, judged.computation.on(executor), stream_key), tuple(judged.node)
         found = [WithoutColumn(table, column, risk(node, gone)) for table, column, gone in parts(_columns_by_table(policy))]
         return risk(node, frozenset()), tuple(found)
 

@@ -112,7 +112,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
         staged_counts, other_counts = counts.staged(staging, made["published_counts"])
         of_counts = counts.measured()
         part(2, text="judging what was read back")
-        refusals, evidence = _judge(step, made, staged, candidate, standing, of_counts)
+        refusals, evidence, judged = _judge(step, made, staged, candidate, standing, of_counts)
         refusals += other_counts
         refusals += standing.earlier.refusals
         searched = ("members", "claims", "delivered_codes", "removed_members", "code_book")
@@ -135,9 +135,8 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
         described = described_tables(policy, levels, staged, staged_events(policy, profiles), staged_days(policy, profiles))
         staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
         rare = rare_labels(described)
-        node = chosen_node(policy, made["chosen_generalization"])
-        of_release = kept_targets(profiles, made["suppressed_members"])
-        costs = shares_without_columns(policy, made.population, node, of_release, stream_key(step, "column costs"))
+        costs = shares_without_columns(policy, judged, stream_key(step, "column costs"))
+        del judged  # its bit-sets are large, and publishing does not need them
         passed = publishing.Passed(
             evidence,
             counts,
@@ -291,8 +290,8 @@ def _judge(
     candidate: ReleasedRows,
     standing: _Standing,
     of_counts: tuple[Measurement, ...],
-) -> tuple[list[Refusal], tuple[Evidence, ...]]:
-    """Everything that can refuse, and the evidence with that of the gate last.
+) -> tuple[list[Refusal], tuple[Evidence, ...], Judged]:
+    """Everything that can refuse, the evidence with that of the gate last, and what its draws judged.
 
     Nothing stops at the first reason, so that a person sees all of them.
     """
@@ -365,4 +364,4 @@ def _judge(
     leaks, leaking = passed_on_leaks(candidate, candidate.top_coded_delays)
     refusals += leaking
     gate_evidence = Evidence("gate", step.key, policy.hash, digest, "6", (*measured, *detail, *leaks, cross), tried.number)
-    return refusals, (*evidence, gate_evidence)
+    return refusals, (*evidence, gate_evidence), draws.judged

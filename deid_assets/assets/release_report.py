@@ -217,9 +217,9 @@ def _cost_figures(share: float, without: Sequence[WithoutColumn]) -> Iterator[Re
         columns = sorted((one for one in without if one.column), key=lambda one: one.share)
         yield ReportFigure(
             "Risk by column",
-            f"Share of simulated adversaries at high risk who do not know a column, beside {shown(share, 'share of draws')} of "
-            "those who know all: the less is left, the more it adds. Of columns that tell the same none adds much, so that "
-            "each table is left out as a whole, too.",
+            "Share of simulated adversaries at high risk who do not know a column, beside "
+            f"{shown(share, 'share of draws')} of those who know all that the policy assumes: the less is left, the more it "
+            "adds. Of columns that tell the same none adds much, so that each table is left out as a whole, too.",
             column_costs_figure(
                 [(one.column, one.share) for one in columns],
                 [(f"all of {one.table}", one.share) for one in without if not one.column],
