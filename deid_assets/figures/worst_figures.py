@@ -98,20 +98,13 @@ def column_costs_figure(columns: Sequence[tuple[str, float]], tables: Sequence[t
     columns, tables
         (name, share without it).
     share
-        The share with everything, as a line.
+        The share with all of them, as a line.
 
     Returns
     -------
     bytes
         SVG or PNG.
-
-    Raises
-    ------
-    ValueError
-        If there are no columns.
     """
-    if not columns:
-        raise ValueError("a figure of what columns cost needs a column")
     rows = [*columns, *tables]
     figure, axes = new_figure(_WIDTH, 0.9 + 0.26 * len(rows))
     longest = max(share, *(left for _, left in rows))
