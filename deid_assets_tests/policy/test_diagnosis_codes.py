@@ -78,12 +78,22 @@ def test_with_fills_the_rules_and_thresholds_are_the_same():
         assert [*kept] == [level for level in levels if level in kept], "no level that the other lacks"
 
 
-@pytest.mark.parametrize(("name", "further"), [("tuva", set()), ("omop", {"removal", "long_tail", "detail_at_least", "dates"})])
-def test_policies_of_layouts_have_the_rules_and_thresholds_of_claims_and_fills(name, further):
+LAYOUTS = {"sample", "inference"}
+
+
+@pytest.mark.parametrize(
+    ("name", "further"),
+    [
+        ("claims_2026_population", set()),
+        ("tuva", LAYOUTS),
+        ("omop", LAYOUTS | {"removal", "long_tail", "detail_at_least", "dates"}),
+    ],
+)
+def test_policies_of_layouts_and_people_have_the_rules_and_thresholds_of_claims_and_fills(name, further):
     own, fills = (policy_by_name(one).content() for one in (name, "claims_and_fills"))
     differing = {key for key in own.keys() | fills.keys() if own.get(key) != fills.get(key)}
-    of_columns = {"source", "columns", "quasi_identifiers", "dimensions", "hierarchies", "number_of_claims", "inference"}
-    assert differing == {"policy", "title", "description", "sample", *of_columns, *further}
+    of_columns = {"source", "columns", "quasi_identifiers", "dimensions", "hierarchies", "number_of_claims"}
+    assert differing == {"policy", "title", "description", *of_columns, *further}
     known = own["number_of_claims"]
     assert known == fills["number_of_claims"] | {"reference": {"age": fills["number_of_claims"]["reference"]["age"]}}
     assert own["inference"] == fills["inference"] | {"columns": own["inference"]["columns"]}

@@ -20,7 +20,7 @@ def limits_on_disclosure(policy):
 def test_the_policies_that_ship_measure_all_and_gate_nothing_for_which_no_source_has_a_threshold(policy):
     assert limits_on_disclosure(policy) == ()
     claims, days = ("condition_group", "charlson"), ("days_in_hospital_y2", "days_in_hospital_y3")
-    others = {"claims_dates": claims, "tuva": claims, "omop": ("charlson",)}
+    others = {"claims_dates": claims, "claims_2026_population": claims, "tuva": claims, "omop": ("charlson",)}
     assert policy.sensitive_columns == others.get(policy.name, (*claims, *days))
 
 

@@ -40,7 +40,10 @@ def line_of(text: str, wanted: str) -> int:
 class TestShippedPolicies:
     def test_they_load_and_their_names_are_their_files(self):
         names = {path.stem.replace("-", "_"): load_policy(path).name for path in shipped_policies()}
-        shipped = ("heritage", "heritage_public", "desynpuf", "claims_dates", "claims_2026", "claims_and_fills", "omop", "tuva")
+        shipped = (
+            "heritage", "heritage_public", "desynpuf", "claims_dates", "claims_2026", "claims_2026_population",
+            "claims_and_fills", "omop", "tuva",
+        )  # fmt: skip
         assert names == {name: name for name in shipped}
 
     def test_lattices_have_the_stated_size(self):
@@ -389,8 +392,8 @@ class TestByName:
         with pytest.raises(PolicyError) as caught:
             policy_by_name("heritag")
         assert str(caught.value) == (
-            "there is no policy 'heritag'; did you mean heritage?; policies: claims_2026, claims_and_fills, claims_dates, "
-            "desynpuf, heritage, heritage_public, omop, tuva, or the path of a YAML file"
+            "there is no policy 'heritag'; did you mean heritage?; policies: claims_2026, claims_2026_population, "
+            "claims_and_fills, claims_dates, desynpuf, heritage, heritage_public, omop, tuva, or the path of a YAML file"
         )
 
     @pytest.mark.parametrize(

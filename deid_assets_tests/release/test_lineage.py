@@ -103,6 +103,12 @@ class TestColumns:
         assert column.candidate == "release_claims" and column.delivered == ("claims.POS",)
         assert column.steps == ("release_claims.PlaceSvc", "grouped_claims.place", "claims.place")
 
+    @pytest.mark.parametrize("claims", [None, {"unit": "line"}])
+    def test_a_column_of_the_generator_has_its_own_name_there(self, claims):
+        policy = {"source": {"kind": "synthetic", "claims": claims, "events": {"fills": {}}}}
+        (column,) = derived_columns(whole(), self.DICTIONARY, policy)
+        assert column.delivered == ("claims.place",)
+
     def test_a_column_that_is_computed_at_intake_names_its_ingredients(self):
         pays = {"place": "x", "service_date": "FROM", "paid_date": "PAID"}
         policy = {"source": {"kind": "tables", "claims": {"columns": pays}}}

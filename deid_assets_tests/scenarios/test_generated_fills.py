@@ -9,6 +9,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import SHIPPED, policy_by_name
 from deid_assets.sources.synthetic.delivery import FILLS_FILE, Contents, write_delivery
 from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here
+from deid_assets_tests.scenarios.conftest import MEMBERS
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
@@ -71,6 +72,21 @@ def test_who_has_a_fill_against_hiv_or_of_opioid_treatment_alone_is_removed(tmp_
     sensitive = set(removed.loc[removed["sensitive"], "member_id"])
     assert set(members[::4]) | set(members[1::4]) <= sensitive
     assert 0 < len(sensitive & {*members[2::4], *members[3::4]}) < 15
+
+
+@pytest.mark.matrix
+def test_spans_and_lines_are_joined_and_released(tmp_path):
+    root = tmp_path / "home"
+    write_policy(tmp_path, changed(SMALL, source__members={"unit": "span"}, source__claims={"unit": "line"}))
+    code, printed = deid_here(root, "run", "--policy", tmp_path / "small.yaml", "--members", MEMBERS)
+    assert code == PUBLISHED, printed
+    release = root / "releases" / "small" / "0001"
+    people, rows = (
+        {row[0] for row in duckdb.read_csv(str(release / "data" / f"{name}.csv")).project("MemberID").fetchall()}
+        for name in ("Members", "Claims")
+    )
+    assert rows <= people and len(people) > 100
+    assert deid_here(root, "audit", "small/0001")[0] == 0
 
 
 def test_the_generator_makes_no_other_table(tmp_path):

@@ -113,10 +113,10 @@ def _delivered(policy: Mapping[str, Any], asset: str, column: str) -> tuple[str,
                 return tuple(one for of in declared["of"] for one in _delivered_dates(policy, of))
             of = "claims" if declared["kind"].endswith("_of_claims") else own
             return tuple(f"{of}.{declared[key]}" for key in ("from", "until") if key in declared)
-    if described[table] is None:  # read by an adapter that knows the columns of its format
+    if (described[table] or {}).get("columns") is None:  # read by an adapter that knows the columns of its format
         return (f"{table}.{column}",)
     found = []
-    for own, mapped in ((own, one["columns"]) for own, one in described.items() if one is not None):
+    for own, mapped in ((own, one["columns"]) for own, one in described.items()):
         names = (column,) if column in mapped else _INGREDIENTS.get(column, ())
         found += [f"{own}.{mapped[name]}" for name in names if name in mapped]
     return tuple(found)
