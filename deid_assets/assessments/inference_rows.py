@@ -24,6 +24,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import category_sql
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, PROVIDERS, WITHHELD
 from deid_assets.store.tables import Table, literal, quoted, scratch_table, write_view
+from deid_assets.wording import how_many
 
 LINKED = "linked_claims"
 """The released claims of the members sampled, with their claim_id."""
@@ -156,8 +157,8 @@ def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Ge
     differing = int(linked.query(inference_rows.unlinked_rows(linked, claims, sample))["n"].iloc[0])
     if differing:
         raise StoreError(
-            f"inference_channels: {differing} rows of release_claims differ from those that the restricted store gives now; "
-            "materialize release_claims again"
+            f"inference_channels: {how_many(differing, 'row of release_claims differs', 'rows of release_claims differ')} from "
+            "those that the restricted store gives now; materialize release_claims again"
         )
     return dict(tables) | {SAMPLE: sample, LINKED: linked}, len(drawn)
 

@@ -11,6 +11,7 @@ import pandas as pd
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.wording import how_many
 
 _TRIED = (
     "every gate that can be checked before a release is made: share at high risk in both readings, that of the worst class if "
@@ -41,7 +42,7 @@ def why_no_choice(
         Whether the search lists every node.
     """
     gates = Counter(passed_over.values())
-    against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
+    against = ", ".join(f"{gate} at {how_many(count, 'node')}" for gate, count in gates.items())
     everywhere = "every node" if not left_open else "every node that was tried"
     against = against or f"too many members at high risk at {everywhere}, even with maximum suppression"
     return (
@@ -63,7 +64,7 @@ def why_no_choice(
         + (
             f" Of so many nodes the search lists only the best that it finds, and {left_open:,} are not among them."
             if left_open and not listed
-            else f" The search left {left_open} node{'s' * (left_open != 1)} open that lose{'s' * (left_open == 1)} more; a "
+            else f" The search left {how_many(left_open, 'node open that loses', 'nodes open that lose')} more; a "
             "larger risk.search.enough searches further."
             if left_open
             else ""

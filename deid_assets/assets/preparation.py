@@ -40,6 +40,7 @@ from deid_assets.release.keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace
 from deid_assets.store.events import rows_of
 from deid_assets.store.tables import Query, Table, scratch_table
+from deid_assets.wording import how_many
 
 
 @stage_asset(policy_sections=["removal"], derived_columns={"code": ["claims.diagnosis_1", "claims.cpt"]})
@@ -356,7 +357,8 @@ def rule_needs(
     ]
     unmet = [one for one in judged if not one.met]
     if unmet:
-        reasons = f"{len(unmet)} reason{'s' * (len(unmet) != 1)}"
         texts = "; ".join(one.text for one in unmet)
-        raise RefusedError(f"refused: rules of the policy cannot apply to this delivery, for {reasons}: {texts}")
+        raise RefusedError(
+            f"refused: rules of the policy cannot apply to this delivery, for {how_many(len(unmet), 'reason')}: {texts}"
+        )
     return needs_frame(judged)

@@ -57,6 +57,7 @@ from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, stages_of
 from deid_assets.store.tables import Table, drop_schema, fingerprint
 from deid_assets.version import BASE
+from deid_assets.wording import how_many
 
 REQUESTED_BY = frozenset(
     {
@@ -489,8 +490,8 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
     ]
     numbered = [f"({place}) {text.rstrip('.')}." for place, text in enumerate(shown, start=1)]
     return dg.Failure(
-        f"{'refused by the gate' if judged else 'the gate could not judge this release'} for {len(refusals)} "
-        f"reason{'s' * (len(refusals) != 1)}: "
+        f"{'refused by the gate' if judged else 'the gate could not judge this release'} for "
+        f"{how_many(len(refusals), 'reason')}: "
         + " ".join(shown if len(shown) == 1 else numbered)
         + (f" ({next_try})" if next_try else ""),
         metadata={

@@ -33,6 +33,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import content_read, delivery_file, register_delivery, registered_delivery
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, StoreLock, plain_key
+from deid_assets.wording import how_many
 
 
 def on_new_delivery() -> dg.AutomationCondition[Any]:
@@ -134,10 +135,10 @@ class SeenFolders:
         """What is to be said of folders that are no deliveries."""
         if not self.others:
             return None
-        what = "1 folder" if self.others == 1 else f"{self.others} folders"
         return (
-            f"{what} in {self.watched.folder} cannot be read, or cannot be a delivery because of the name: a key has letters, "
-            "digits, '_', '.' and '-' only, no blanks or accents. Left alone; to deliver it, rename it"
+            f"{how_many(self.others, 'folder')} in {self.watched.folder} cannot be read, or cannot be a delivery because of "
+            "the name: a key has letters, digits, '_', '.' and '-' only, no blanks or accents. Left alone; to deliver it, "
+            "rename it"
         )
 
 

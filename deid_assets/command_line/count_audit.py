@@ -17,6 +17,7 @@ from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, estimate_audit
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.relations import unsummed
 from deid_assets.methods.counts.tables import PublishedCounts
+from deid_assets.wording import how_many
 
 
 def audited(files: Sequence[Path], sums: StatedSums, how: Auditing, output: Path | None) -> dict[str, Any]:
@@ -78,10 +79,11 @@ def masked_findings(read: list[CountFile], rule: SmallCounts, seconds: float) ->
         key: [row[key] for row in rows] for key in ("low", "high", "finding")
     }  # CSV writes None as nothing
     hidden = sum(finding is CellKnowledge.HIDDEN for finding in found.findings)
-    doubt = "" if found.proven.all() else f"; {(~found.proven).sum()} ranges are possibly wider: they were too hard to prove"
+    unproven = int((~found.proven).sum())
+    doubt = f"; {how_many(unproven, 'range is', 'ranges are')} possibly wider, because too hard to prove" if unproven else ""
     return {
         "refused": bool(disclosed),
-        "summary": f"{len(rows)} cells: {len(disclosed)} disclosed, {hidden} hidden{doubt}",
+        "summary": f"{how_many(len(rows), 'cell')}: {len(disclosed)} disclosed, {hidden} hidden{doubt}",
         "disclosed": disclosed,
         "table": table_csv(found.cells, columns),
     }
@@ -118,12 +120,11 @@ def _noisy_findings(read: list[CountFile], rule: SmallCounts, sd: float | None, 
         {**names[i]._asdict(), "finding": str(finding), **{key: column[i] for key, column in columns.items()}}
         for i, finding in told
     ]
-    of_exact = f" {len(shown)} small counts are shown without noise;" if len(shown) else ""
+    of_exact = f" {how_many(len(shown), 'small count is', 'small counts are')} shown without noise;" if len(shown) else ""
     return {
         "refused": bool(disclosed),
-        "summary": f"{len(names)} noisy cells:{of_exact} {len(estimated)} are read exactly with a probability above "
-        f"{CHANCE_AT_MOST}; "
-        f"the highest is {found.chances[~np.isnan(found.variance_factors)].max(initial=0.0):.3f}",
+        "summary": f"{how_many(len(names), 'noisy cell')}:{of_exact} {len(estimated)} are read exactly with a probability "
+        f"above {CHANCE_AT_MOST}; the highest is {found.chances[~np.isnan(found.variance_factors)].max(initial=0.0):.3f}",
         "disclosed": disclosed,
         "table": table_csv(names, columns),
     }
@@ -154,5 +155,8 @@ def beside_sums(read: list[CountFile], found: dict[str, Any]) -> dict[str, Any]:
     if not len(lonely):
         return {}
     rows = [{**names[i]._asdict(), "finding": "in no sum", "low": None, "high": None} for i in lonely]
-    told = f"{len(rows)} masked cells are in no stated sum; state it, or say --no-sums if none can be guessed"
+    told = (
+        f"{how_many(len(rows), 'masked cell is', 'masked cells are')} in no stated sum; state it, or say --no-sums if none can "
+        "be guessed"
+    )
     return {"refused": True, "disclosed": found["disclosed"] + rows, "summary": f"{found['summary']}. {told}"}

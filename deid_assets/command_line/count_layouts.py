@@ -27,6 +27,7 @@ from deid_assets.methods.counts.dimensions import CELLS_AT_MOST, CrossTable, Dim
 from deid_assets.methods.counts.tables import LARGEST_COUNT
 from deid_assets.sources.files import quoted_foreign
 from deid_assets.store.tables import literal
+from deid_assets.wording import how_many
 
 BLANK = "(blank)"
 """The code of microdata without a value."""
@@ -150,7 +151,7 @@ class Grid:
         for row, column in sorted(places):
             by_column.setdefault(self.header[column], []).append(self.numbers[row])
         said = [f"column {name!r}: {rows_said(numbers)}" for name, numbers in by_column.items()]
-        more = f" and {len(said) - 3} more columns" if len(said) > 3 else ""
+        more = f" and {how_many(len(said) - 3, 'more column')}" if len(said) > 3 else ""
         return CountsError(f"{self.path}: {'; '.join(said[:3])}{more}: {what}")
 
 
@@ -235,7 +236,9 @@ def read_table(path: Path, layout: Layout, reading: Reading, add_totals: bool = 
         raise CountsError(f"{path}: some cells are masked, so that totals cannot be added")
     missing = [key for key in single_cells(dimensions) if key not in shown]
     if missing and layout.rows:
-        raise CountsError(f"{path}: {len(missing)} combinations of the columns {', '.join(layout.rows)} have no row")
+        raise CountsError(
+            f"{path}: {how_many(len(missing), 'combination')} of the columns {', '.join(layout.rows)} without a row"
+        )
     cross = CrossTable(dimensions, (*shown, *missing), reading.population, measure)
     grid, places = _extended(grid, cells, dict.fromkeys(missing, 0), cross, bool(layout.rows))
     return ReadTable(cross, (*shown.values(), *[0] * len(missing)), grid, places, bool(missing), bool(layout.rows))
@@ -412,8 +415,8 @@ def _tidy(grid: Grid, layout: Layout) -> dict[Key, tuple[int, int]]:
         raise CountsError(f"{grid.path}: it has no column but {layout.count!r}; a table needs a dimension")
     if unused := set(grid.header) - {layout.count, *layout.by, *layout.keep}:
         raise CountsError(
-            f"{grid.path}: {len(unused)} columns are neither dimensions nor counts ({', '.join(sorted(unused)[:5])}); name "
-            "them with --by or, if they hold text that stays, with --keep"
+            f"{grid.path}: {how_many(len(unused), 'column is', 'columns are')} neither dimension nor count "
+            f"({', '.join(sorted(unused)[:5])}); name them with --by or, if they hold text that stays, with --keep"
         )
     return {key: (i, count) for key, i in _labels(grid, [grid.at(name) for name in layout.by]).items()}
 
@@ -532,7 +535,9 @@ def _counted(path: Path, layout: Layout, contribution: int | None) -> Grid:
         raise CountsError(f"{path}: it has no rows")
     if layout.person is not None:
         if missing := int((frame[layout.person] == "").sum()):
-            raise CountsError(f"{path}: column {layout.person!r}: {missing} rows are empty; every row needs a person")
+            raise CountsError(
+                f"{path}: column {layout.person!r}: {how_many(missing, 'row is', 'rows are')} empty; every row needs a person"
+            )
         if contribution is None:
             frame = frame.drop_duplicates()
             if frame[layout.person].duplicated().any():
@@ -608,7 +613,7 @@ def _opened(path: Path, table: str | None) -> Iterator[tuple[duckdb.DuckDBPyConn
                 query = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'given' AND schema_name = 'main'"
                 names = [one for (one,) in connection.execute(query).fetchall()]
                 if table is None and len(names) != 1:
-                    raise CountsError(f"{path}: it has {len(names)} tables; name one with --table")
+                    raise CountsError(f"{path}: it has {how_many(len(names), 'table')}; name one with --table")
                 name = table or names[0]
                 if name not in names:
                     raise CountsError(f"{path}: it has no table {name!r}")

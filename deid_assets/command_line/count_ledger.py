@@ -23,6 +23,7 @@ from deid_assets.release.counts.home_ledger import HomeLedger
 from deid_assets.release.counts.ledger import FILE, CountLedger, Draft, Limits
 from deid_assets.release.keys import Secret
 from deid_assets.store.home import Home
+from deid_assets.wording import how_many
 
 NOT_KEPT = (
     "no ledger: nothing is remembered of this file. Other versions of these tables are not recognized: the mean of 24 noisy "
@@ -186,7 +187,10 @@ def audited_with(ledger: CountLedger, files: Sequence[PublishedFile], seconds: f
         disclosed = max(disclosed, disclosed_together(file, others, watch=Watch(seconds)))
         chance = max(chance, chance_together([*others, file], budget))
     is_noisy = f"; a noisy count is read exactly with a probability of at most {chance:.3f}" if chance else ""
-    said = f"Together with the {len(recorded)} files of the ledger, {disclosed} small counts are given away{is_noisy}"
+    said = (
+        f"Together with {how_many(len(recorded), 'file')} of the ledger, "
+        f"{how_many(disclosed, 'small count is', 'small counts are')} given away{is_noisy}"
+    )
     return disclosed > 0 or chance > CHANCE_AT_MOST, said
 
 

@@ -14,6 +14,7 @@ import click
 
 from deid_assets.command_line.options import ABOVE_0, FILE, Written, errors_as_json, require_new
 from deid_assets.errors import REFUSED
+from deid_assets.wording import how_many
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -253,8 +254,9 @@ def answer_with_document(
 
 def _of_reader(reader: dict[str, Any]) -> str:
     return (
-        f"to a reader who knows the program but not the secret, {reader['judged']} small counts in sums keep at least "
-        f"{reader['least_values']} values each, none likelier than {reader['highest_posterior']:.2f}"
+        "to a reader who knows the program but not the secret, "
+        f"{how_many(reader['judged'], 'small count in sums keeps', 'small counts in sums keep')} at least "
+        f"{how_many(reader['least_values'], 'value')} each, none likelier than {reader['highest_posterior']:.2f}"
     )
 
 

@@ -21,6 +21,7 @@ from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.sites import sites_at_crossover
 from deid_assets.reports.count_plan_report import render_plan
 from deid_assets.reports.report import ReportFigure
+from deid_assets.wording import how_many
 
 _AVERAGES = (0.5, 1.0, 2.0, 2.5)
 _CHANCE_SAID = 0.001
@@ -150,8 +151,8 @@ def _summary(document: Mapping[str, Any]) -> str:
         )
         lists = sum(row["left_out_with_masks"] for row in found["lists"])
         lines.append(
-            f"{found['cells']} cells, {found['small']} of them small, whose percentiles and shares must be left out; {needed}. "
-            f"With masks, {lists} of {len(found['lists'])} lists have no percentiles or cumulative shares."
+            f"{how_many(found['cells'], 'cell')}, {found['small']} of them small, whose percentiles and shares must be left "
+            f"out; {needed}. With masks, {lists} of {len(found['lists'])} lists have no percentiles or cumulative shares."
         )
     return "\n".join(lines)
 

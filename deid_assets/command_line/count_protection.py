@@ -24,6 +24,7 @@ from deid_assets.methods.counts.tables import CellName, CountTables
 from deid_assets.release.counts.ledger import CountLedger
 from deid_assets.release.keys import Secret, given_secret
 from deid_assets.store.digests import canonical_json
+from deid_assets.wording import how_many
 
 _DELTA = 1e-5
 _NAMED_AT_MOST = 3
@@ -150,7 +151,8 @@ def _masked(read: CountFile, how: Protecting) -> Protected:
     audit, reader = found.audit, found.reader
     known = {name: int(low) for name, low, high in zip(audit.cells, audit.low, audit.high, strict=True) if low == high}
     return Protected(
-        f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them",
+        f"{how_many(len(read.cells), 'cell')}: {how_many(small, 'small count')} masked as T, {hidden} hidden as H to protect "
+        "them",
         count_ledger.Published(read, counts_csv(read.cells, found.shown, read.contribution, read.sums), how.small),
         found.shown,
         known=known,
@@ -192,19 +194,26 @@ def _noisy(read: CountFile, rule: NoiseRule, how: Protecting) -> Protected:
     noisy = add_noise(tables, rule, noise.draw)
     found = estimate_audit(noisy.cells, noisy.sums, noisy.counts, noisy.sd)
     highest = found.chances[~np.isnan(found.variance_factors)].max(initial=0.0)
-    said = [f"{len(noisy.cells)} noisy cells; the sums give one exactly with a probability of at most {highest:.3f}"]
+    said = [
+        f"{how_many(len(noisy.cells), 'noisy cell')}; the sums give one exactly with a probability of at most {highest:.3f}"
+    ]
     if len(noisy.dropped):
-        said.append(f"{len(noisy.dropped)} cells of claims were dropped")
+        said.append(f"{how_many(len(noisy.dropped), 'cell of claims was', 'cells of claims were')} dropped")
     if noisy.masked.any() and rule.mechanism is Mechanism.SCRIPT:
-        said.append(f"{int(noisy.masked.sum())} cells are masked by their true N, which no budget of noise covers")
+        said.append(
+            f"{how_many(int(noisy.masked.sum()), 'cell is', 'cells are')} masked by the true N, which no budget of noise covers"
+        )
     elif (noisy.sd > 0).all():
         said.append(meaning(rho_of_tables(noisy.cells, noisy.sums, noisy.sd, noisy.contribution), _DELTA))
     else:
-        said.append(f"{int((noisy.sd == 0).sum())} zeros are shown without noise, which no budget of noise covers")
+        said.append(
+            f"{how_many(int((noisy.sd == 0).sum()), 'zero is', 'zeros are')} shown without noise, which no budget of noise "
+            "covers"
+        )
     if number := len(found.disclosed()):
         return Protected(
-            f"{number} cells would be read exactly with a probability above {CHANCE_AT_MOST}: the noise is too narrow for "
-            "their sums; raise --sd"
+            f"{how_many(number, 'cell')} would be read exactly with a probability above {CHANCE_AT_MOST}: the noise is too "
+            "narrow for the sums; raise --sd"
         )
     shown = tuple("H" if masked else int(count) for count, masked in zip(noisy.counts, noisy.masked, strict=True))
     sd = tuple(np.where(noisy.masked, np.inf, noisy.sd).tolist())
@@ -219,6 +228,7 @@ def _require_no_forgotten_sum(file: Path, tables: CountTables) -> None:
     if found := forgotten_sums(tables):
         named = "; ".join(f"{one.total} = {' + '.join(map(str, one.parts[:_NAMED_AT_MOST]))}" for one in found[:_NAMED_AT_MOST])
         raise CountsError(
-            f"{file}: {len(found)} sums hold that are not stated ({named}{' ...' if len(found) > 1 else ''}); nothing would "
-            "stand against who knows them. State them in a column 'sums' or with --sums; if they hold by chance, say --no-sums"
+            f"{file}: {how_many(len(found), 'sum holds that is', 'sums hold that are')} not stated "
+            f"({named}{' ...' if len(found) > 1 else ''}); nothing would stand against who knows them. State them in a column "
+            "'sums' or with --sums; if they hold by chance, say --no-sums"
         )

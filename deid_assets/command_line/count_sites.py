@@ -16,6 +16,7 @@ from deid_assets.methods.counts.sites import SelectionBias, Serves, selection_bi
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.reports.count_sites_report import render_sites
 from deid_assets.reports.report import ReportFigure
+from deid_assets.wording import how_many
 
 _GROUPS_AT_MOST = 4
 
@@ -80,8 +81,8 @@ def sites_document(files: Sequence[Path], planned: PlannedCounts, are_true: bool
         "sites": len(read),
         "threshold": threshold,
         "mechanism": planned.mechanism,
-        "summary": f"{len(cells)} cells of {len(read)} sites: noise serves {noise} better, masking {masking}; {undecided} are "
-        f"undecided{unknown}.{lost}",
+        "summary": f"{how_many(len(cells), 'cell')} of {how_many(len(read), 'site')}: noise serves {noise} better, "
+        f"masking {masking}; {undecided} are undecided{unknown}.{lost}",
         "cells": cells,
         "selection_bias": bias,
     }
@@ -111,9 +112,13 @@ def _same_cells(read: Sequence[CountFile], has_noise: bool) -> None:
     first = set(read[0].cells)
     for file in read:
         if missing := len(first - set(file.cells)):
-            raise CountsError(f"{file.path}: {missing} cells of {read[0].path} are not there; give every site the same cells")
+            raise CountsError(
+                f"{file.path}: {how_many(missing, 'cell')} of {read[0].path} missing; give every site the same cells"
+            )
         if more := len(set(file.cells) - first):
-            raise CountsError(f"{file.path}: {more} cells are not in {read[0].path}; give every site the same cells")
+            raise CountsError(
+                f"{file.path}: {how_many(more, 'cell is', 'cells are')} not in {read[0].path}; give every site the same cells"
+            )
         if has_noise and file.sd is None:
             raise CountsError(f"{file.path}: no column 'sd', so its noise is not known; for true counts, add --true-counts")
         if has_noise and "T" in file.shown:
@@ -127,7 +132,11 @@ def printed(document: Mapping[str, Any]) -> str:
     lines = []
     for row in document["cells"]:
         name = " / ".join(row[part] for part in ("table", "row", "column"))
-        told = f"masked at {row['masked_at']} sites" if row["total"] is None else f"{row['total']} (sd {row['sd']:.3g})"
+        told = (
+            f"masked at {how_many(row['masked_at'], 'site')}"
+            if row["total"] is None
+            else f"{row['total']} (sd {row['sd']:.3g})"
+        )
         better = f"; {_better(row)}" if row["serves_better"] else ""
         lines.append(f"{name}: {told}{better}")
     for row in (document["selection_bias"] or {"groups": []})["groups"]:

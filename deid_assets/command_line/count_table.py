@@ -21,6 +21,7 @@ from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.dimensions import Key, StatedCells, stated_cells, totals_of, whole_groups
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName
 from deid_assets.reports.count_table_report import ProtectedTable, render_table
+from deid_assets.wording import how_many
 
 _NAMED_AT_MOST = 3
 _OWN_FILES = {"counts.csv", "report.html", "document.json"}
@@ -89,8 +90,9 @@ def _shown_once(tables: Sequence[ReadTable], stated: StatedCells) -> list[int | 
         named = {table.cross.name(key): value for key, value in values.items()}
         if differ := sum(found.setdefault(name, value) != value for name, value in named.items() if name in wanted):
             raise CountsError(
-                f"{table.grid.path}: {differ} cells or totals have another count than in the files before. A table of other "
-                "people, or of some of them, needs a command of its own; a dimension that means something else, another name"
+                f"{table.grid.path}: {how_many(differ, 'cell or total has', 'cells or totals have')} another count than in the "
+                "files before. A table of other people, or of some of them, needs a command of its own; a dimension that means "
+                "something else, another name"
             )
     return [found.get(name, HIDDEN) for name in stated.names]
 
@@ -130,8 +132,8 @@ def _told(tables: Sequence[ReadTable], stated: StatedCells, done: Protected, how
     if groups:
         named = [str(part.row) for part in dict.fromkeys(part for part, _ in groups)]
         told = (
-            f"{len(named)} cells tell that all or none of a group have something in common: they equal a total, or are 0 "
-            f"({' | '.join(named[:_NAMED_AT_MOST])}{' | ...' if len(named) > _NAMED_AT_MOST else ''})"
+            f"{how_many(len(named), 'cell tells', 'cells tell')} that all or none of a group have something in common: equal "
+            f"to a total, or 0 ({' | '.join(named[:_NAMED_AT_MOST])}{' | ...' if len(named) > _NAMED_AT_MOST else ''})"
         )
         if how.groups != "warn":
             return {**found, "refused": True, "summary": f"{told}; merge rows or columns"}
@@ -184,7 +186,9 @@ def _contents(
         written[table.grid.path.name] = content
         if changed:
             found["warnings"].append(
-                f"{table.grid.path.name}: {changed} labels began like a formula and have an apostrophe in front now"
+                f"{table.grid.path.name}: "
+                f"{how_many(changed, 'label began like a formula and has', 'labels began like a formula and have')} an "
+                "apostrophe in front now"
             )
         widths = None if done.sd is None else tuple(done.sd[i] for i in places)
         pages.append(ProtectedTable(table.grid.path.name, table.cross, tuple(new), widths))

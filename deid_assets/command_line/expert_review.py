@@ -9,6 +9,7 @@ import click
 
 from deid_assets.command_line.options import FILE, deliveries, policies
 from deid_assets.store.home import Home
+from deid_assets.wording import how_many
 
 if TYPE_CHECKING:
     from deid_assets.methods.inference.expert_review import Score
@@ -41,7 +42,7 @@ def expert_review_export(policy: str, delivery: str, reviewers: int, output: Pat
     from deid_assets.command_line.expert_review_files import export
 
     made = export(Home.here(), policy, delivery, reviewers, output)
-    click.echo(f"Expert review {made.name}: {made.reviewers} folders in {made.folder} (restricted).")
+    click.echo(f"Expert review {made.name}: {how_many(made.reviewers, 'folder')} in {made.folder} (restricted).")
     click.echo(f"The key stays in {made.key}.")
     click.echo("Score the sheets that come back with `deid expert-review score SHEET...`.")
 
@@ -62,7 +63,10 @@ def expert_review_score(sheets: tuple[Path, ...], as_json: bool) -> None:
         told = {"review": review, "scores": [asdict(one) for one in found], "reviewers": len(of_reviewers) // len(found)}
         click.echo(json.dumps(told))
         return
-    click.echo(f"Expert review {review}: {len(of_reviewers) // len(found)} reviewers, {found[0].profiles} profiles.")
+    click.echo(
+        f"Expert review {review}: {how_many(len(of_reviewers) // len(found), 'reviewer')}, "
+        f"{how_many(found[0].profiles, 'profile')}."
+    )
     for one in found:
         click.echo(_line(one, [other for other in of_reviewers if other.level == one.level]))
     click.echo(

@@ -28,6 +28,7 @@ from deid_assets.store import durable
 from deid_assets.store.digests import regular_bytes
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.tables import Table
+from deid_assets.wording import how_many
 
 PROFILES = 20
 """Of each reviewer, as in the book."""
@@ -66,8 +67,8 @@ def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: 
     wanted = reviewers * PROFILES
     if len(found) < wanted:
         raise StoreError(
-            f"{reviewers} reviewers need {wanted} released members with a diagnosis, {PROFILES} each; there are fewer. "
-            "Ask for fewer reviewers"
+            f"{how_many(reviewers, 'reviewer needs', 'reviewers need')} {wanted} released members with a diagnosis, {PROFILES} "
+            "each; there are fewer. Ask for fewer reviewers"
         )
     root = folder.resolve()
     if root.is_relative_to(home.releases.resolve()):
@@ -123,7 +124,9 @@ def score(home: Home, sheets: Sequence[Path]) -> tuple[str, list[Score], list[Sc
     key = _key(home, review)
     strange = sum(place not in key for place in answers)
     if strange:
-        raise StoreError(f"{strange} answers are of profiles that export {review} does not have; check reviewer and profile")
+        raise StoreError(
+            f"{how_many(strange, 'answer is', 'answers are')} of no profile of export {review}; check reviewer and profile"
+        )
     reviewers = sorted({reviewer for reviewer, _ in answers})
     own = ({place: one for place, one in answers.items() if place[0] == reviewer} for reviewer in reviewers)
     return review, scores(key, answers), [one for of_reviewer in own for one in scores(key, of_reviewer)]

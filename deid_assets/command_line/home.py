@@ -13,6 +13,7 @@ from deid_assets.command_line.deciding import incomplete_in, missing_in, release
 from deid_assets.command_line.options import FILE, YES
 from deid_assets.errors import ERROR, PolicyError, ReleaseError, StoreError
 from deid_assets.store.home import Home
+from deid_assets.wording import how_many
 
 _BY = click.option("--by", required=True, help="Your name; one of the approvers of the rules in force, if they name any.")
 
@@ -89,7 +90,10 @@ def backup(file: Path, recipient: str) -> None:
         listing = back_up(releases, file, _text_of(recipient), clock.now(None), is_recorded)
     say_witnesses(home)
     published = len(releases.registry.chain().entries)
-    click.echo(f"{file} has {len(listing.files):,} files and {published:,} releases, in {file.stat().st_size:,} bytes.")
+    click.echo(
+        f"{file} has {how_many(len(listing.files), 'file')} and {how_many(published, 'release')}, in {file.stat().st_size:,} "
+        "bytes."
+    )
     if not is_in_files(home):
         click.echo("The run history is in PostgreSQL, and not in it: back up that database, too.")
     for folder, what in (("secret", "DEID_SECRET"), ("signing_key.pem", "DEID_SIGNING_KEY")):
@@ -126,7 +130,7 @@ def restore(file: Path, key_file: Path, without: tuple[str, ...]) -> None:
     lost = [place_of(named) for named in without]
     listing, kept = restore_home(file, identity, home, _told_by_event_log(home), kept_as, lost)
     home.create()
-    click.echo(f"{home.root} is the home of {listing.created} again, with {len(listing.files):,} files.")
+    click.echo(f"{home.root} is the home of {listing.created} again, with {how_many(len(listing.files), 'file')}.")
     if kept is not None:
         click.echo(f"The home that lay there is kept as {kept}; its deliveries and restricted stores are there.")
     click.echo("Compare it with `deid journal check`, and each release with `deid audit`.")
@@ -262,8 +266,10 @@ def home_upgrade(yes: bool) -> None:
             releases.journal.require_none(named)
         found = releases.journal.found()
         click.echo(
-            f"The journal begins with {len(found.chain.lines):,} lines of the registry, {len(found.opted_out):,} people who "
-            f"opted out, and {len(found.waiting):,} releases that wait. What was lost before is not noticed any more."
+            f"The journal begins with {how_many(len(found.chain.lines), 'line')} of the registry, "
+            f"{how_many(len(found.opted_out), 'person', 'people')} who opted out, and "
+            f"{how_many(len(found.waiting), 'release that waits', 'releases that wait')}. What was lost before is not noticed "
+            "any more."
         )
     if not yes:
         click.confirm(f"Bring the home from format {before} to {NEWEST}?", abort=True)

@@ -43,6 +43,7 @@ from deid_assets.command_line.releases import COMMANDS as OF_RELEASES
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
+from deid_assets.wording import how_many
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -613,7 +614,7 @@ def purge_stores(reason: str, yes: bool, with_waiting: bool) -> None:
         said = "removed" if yes else "would be removed"
         if one.waits is not None and kept:
             said = f"kept: release {one.waits} of it waits for approval (--with-waiting removes it, too)"
-        click.echo(f"{one.policy}  {one.delivery}  {one.days} days old  {said}")
+        click.echo(f"{one.policy}  {one.delivery}  {how_many(one.days, 'day')} old  {said}")
     if yes and expired:
         say_witnesses(home)
     if not expired:
@@ -710,9 +711,9 @@ def export_release(release: Path, folder: Path, key_file: Path | None) -> None:
         raise ReleaseError(f"{release} is not exported, because it is not in order:\n{report.text()}")
     written = export_omop(found, folder)
     for table, rows in written.rows.items():
-        click.echo(f"{table}: {rows:,} row{'s' * (rows != 1)}")
+        click.echo(f"{table}: {how_many(rows, 'row')}")
     for table, rows in written.undated.items():
-        click.echo(f"left out, because the CDM has no event without a date: {rows:,} rows of {table}")
+        click.echo(f"left out, because the CDM has no event without a date: {how_many(rows, 'row')} of {table}")
     if written.without_events:
         told = "members without an event with a date, who have a sex and a year of birth alone"
         click.echo(f"left out, because the CDM has no day for it: all else of {written.without_events:,} {told}")

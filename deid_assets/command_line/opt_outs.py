@@ -9,6 +9,7 @@ from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.known_people import ALIKE, Known, known_people, remember, unmatched_note
 from deid_assets.store.home import Home
+from deid_assets.wording import how_many
 
 
 def require_known(home: Home, member_id: str, unmatched_ok: bool) -> None:
@@ -30,8 +31,8 @@ def require_known(home: Home, member_id: str, unmatched_ok: bool) -> None:
     said = "no person of any delivery here has this identifier, so that it would leave nobody out"
     if known.unread:
         said = (
-            f"{known.unread:,} stores could not be looked at, because a run is at work on them or they are damaged, and no "
-            "person of any other delivery here has this identifier"
+            f"{how_many(known.unread, 'store')} could not be looked at, because a run is at work there or because of damage, "
+            "and no person of any other delivery here has this identifier"
         )
     if known.alike:
         said += f"; one differs only in {ALIKE}"

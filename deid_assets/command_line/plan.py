@@ -24,6 +24,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.home import Home, StoreLock
 from deid_assets.store.tables import Table, columns_of, interrupt_queries
+from deid_assets.wording import how_many
 
 REACHABLE = "reachable_risk"
 _LAST: Mapping[Kind, str] = {"longitudinal": REACHABLE, "flat": "record_generalization", "cohort": "cohort_risk"}
@@ -59,7 +60,7 @@ def plan(task: Task, lock: StoreLock) -> int:
         _print_rotation(console, task.home, policy, task.delivery)
     if code == PUBLISHED:
         console.print("This is no guarantee: only `deid run` searches, attacks and judges, on other draws and with more gates.")
-    console.print(f"{time.monotonic() - started:.0f} seconds")
+    console.print(how_many(round(time.monotonic() - started), "second"))
     return code
 
 

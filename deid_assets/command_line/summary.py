@@ -25,6 +25,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, asset_of, stages_of
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
+from deid_assets.wording import how_many
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ def print_summary(task: Task, summary: RunSummary, seconds: float) -> None:
     for text in task.unmatched():
         console.print(text, soft_wrap=True)
     if detail is not Detail.QUIET:
-        console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")
+        console.print(f"{how_many(round(seconds), 'second')}, at most {summary.peak_memory_gb:.2f} GB of memory")
 
 
 def _verdict(home: Home, summary: RunSummary) -> Verdict | None:
@@ -193,7 +194,8 @@ def _print_gates(console: Console, gates: Sequence[MeasuredGate], reported: int,
     console.print(table)
     if reported:
         console.print(
-            f"{reported} more measurements are only reported, and gate nothing: see the report, or the assets in the UI."
+            f"{how_many(reported, 'more measurement is', 'more measurements are')} only reported, and no gate: see the report, "
+            "or the assets in the UI."
         )
 
 

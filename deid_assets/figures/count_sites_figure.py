@@ -4,6 +4,7 @@ import numpy as np
 
 from deid_assets.figures.rendering import BLUE, THRESHOLD, new_figure, rendered, styled
 from deid_assets.methods.counts.sites import SelectionBias
+from deid_assets.wording import how_many
 
 
 @styled()
@@ -37,6 +38,6 @@ def selection_bias_figure(bias: SelectionBias) -> bytes:
 def site_group_names(bias: SelectionBias) -> tuple[str, ...]:
     """What the groups of sites are called, the smallest sites first."""
     return tuple(
-        f"up to {size:,.0f} people\n({number} site{'s' if number > 1 else ''})"
+        f"up to {size:,.0f} people\n({how_many(int(number), 'site')})"
         for size, number in zip(bias.size_at_most, bias.sites, strict=True)
     )

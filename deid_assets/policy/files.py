@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from deid_assets.wording import how_many
+
 LARGEST_TEXT = 64_000_000
 """Size limit in bytes of a list or a hierarchy, which are kept in memory."""
 
@@ -279,8 +281,8 @@ def read_rows(folder: Folder | None, file: str) -> tuple[tuple[tuple[str, ...], 
     ragged = [number for number, row in enumerate(rows, start=1) if len(row) != columns]
     if ragged:
         raise ValueError(
-            f"file {file}: {len(ragged)} rows do not have {columns} columns as the first row has (the first is row "
-            f"{ragged[0]}); every value needs a label at every level"
+            f"file {file}: {how_many(len(ragged), 'row does', 'rows do')} not have {how_many(columns, 'column')} as the first "
+            f"row has (the first is row {ragged[0]}); every value needs a label at every level"
         )
     others = [sign for sign in (",", "\t", "|") if all(sign in row[0] for row in rows)] if columns == 1 else []
     if others:

@@ -23,6 +23,7 @@ from deid_assets.policy.sections.counts import RecordCounts, count_noise_problem
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Delimiter, Intake, Name, Said, Section, Share
 from deid_assets.policy.sections.releases import Hiding, RecordReleases
+from deid_assets.wording import how_many
 
 OWN_COLUMNS = ("record", "class_size", "row_key", "rowid")
 """Columns that the store adds to records or file rows; a released column of this name would be mistaken for one."""
@@ -112,7 +113,7 @@ class FlatPolicy(ReleasePolicy):
     def persons_checked(self) -> str:
         """Why one person adds no more to a count of records."""
         own, most = self.source, self.source.records_per_person
-        said = f"no person has more than {most} record{'s' * (most > 1)}"
+        said = f"no person has more than {how_many(most, 'record')}"
         if own.person is not None:
             return f"The delivery identifies persons, and {said} in it."
         return f"The policy states that {said}, and nothing checks it: a person with more is protected less than this says."

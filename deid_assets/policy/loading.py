@@ -29,6 +29,7 @@ from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.policy.yaml_text import LARGEST_FILE, Parsed, parse
 from deid_assets.store.digests import bytes_digest, is_digest
 from deid_assets.store.home import Home
+from deid_assets.wording import how_many
 
 ENDINGS = (".yaml", ".yml")
 TEXT = "policy.yaml"
@@ -553,5 +554,10 @@ def _line(line: int | None, problem: Problem) -> str:
 
 
 def _listed(where: str, lines: list[str], notes: Iterable[str] = ()) -> str:
-    count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
-    return "\n".join([f"{where} cannot be used: {count}", *(f"  {line}" for line in lines), *(f"  ({note})" for note in notes)])
+    return "\n".join(
+        [
+            f"{where} cannot be used: {how_many(len(lines), 'problem')}",
+            *(f"  {line}" for line in lines),
+            *(f"  ({note})" for note in notes),
+        ]
+    )

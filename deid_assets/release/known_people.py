@@ -23,6 +23,7 @@ from deid_assets.store import durable
 from deid_assets.store.digests import TEXT_AT_MOST, kept_bytes
 from deid_assets.store.home import Home
 from deid_assets.store.tables import connect, quoted
+from deid_assets.wording import how_many
 
 FILE = "opt_outs_matched.txt"
 """In the restricted store: keyed digests of people on lists of opt-outs whom a delivery had, one to a line.
@@ -193,7 +194,7 @@ def unmatched_note(name: str, listed: Collection[str], known: Known) -> str | No
 
 
 def _unread_said(known: Known) -> str:
-    return f" ({known.unread:,} stores could not be looked at: a run is at work on them, or they are damaged)" * bool(
+    return f" ({how_many(known.unread, 'store')} could not be looked at: a run is at work there, or they are damaged)" * bool(
         known.unread
     )
 

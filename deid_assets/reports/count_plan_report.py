@@ -7,6 +7,7 @@ from deid_assets.figures.rendering import plain
 from deid_assets.figures.tables import ReportTable
 from deid_assets.reports.count_sites_report import CountPage
 from deid_assets.reports.report import ReportFigure
+from deid_assets.wording import how_many
 
 _LIMITS = (
     "The numbers of repeats and probabilities are about fresh noise in every answer. Noise that belongs to the cell, as "
@@ -80,7 +81,7 @@ def tables_of(document: Mapping[str, Any]) -> tuple[ReportTable, ...]:
         "number of sites.",
         (("Sites", "name"), ("Standard deviation of the sum", number), ("Average count", number)),
         tuple(
-            (f"{row['sites']} site{'s' if row['sites'] > 1 else ''}", f"{row['sd']:.2f}", f"{row['average']:.3f}")
+            (how_many(row["sites"], "site"), f"{row['sd']:.2f}", f"{row['average']:.3f}")
             for row in document["sites"]
             if row["sites"] in _SITES_SHOWN or row is document["sites"][-1]
         ),

@@ -4,6 +4,7 @@ from typing import Any
 
 from deid_assets.methods.dates.errors import SMALLEST
 from deid_assets.methods.dates.intervals import GENERALIZED, INDEPENDENT, SHIFTED
+from deid_assets.wording import how_many
 
 
 def notes_of(told: dict[str, Any]) -> tuple[str, ...]:
@@ -11,16 +12,16 @@ def notes_of(told: dict[str, Any]) -> tuple[str, ...]:
     anchor, bins, errors = told["anchor"]["generalized_to"].replace("_", " "), told["interval_bins"], told["errors"]
     found = [
         f"{told['column']}: the first event of a member is a random day of its {anchor}, and intervals between events are "
-        f"redrawn from bins of at most {bins['widest_days']} days. Exactly preserved: "
+        f"redrawn from bins of at most {how_many(bins['widest_days'], 'day')}. Exactly preserved: "
         f"{'; '.join(told['preserved_exactly'])}. Approximately preserved: {', '.join(told['preserved_approximately'])}. Not "
         f"preserved: {', '.join(told['not_preserved'])}.",
     ]
     found.append(_bias_of(told["bias"]))
     of, one = ("dates", "date") if told["format"] == "dates" else ("days since a member's first service", "day")
     if errors["p95_days"] is not None:
-        found.append(f"95 % of the {of} are at most {errors['p95_days']} days from the delivered ones.")
+        found.append(f"95 % of the {of} are at most {how_many(errors['p95_days'], 'day')} from the delivered ones.")
     if errors["largest_days"] is not None:
-        found.append(f"Fewer than {SMALLEST} members have a {one} more than {errors['largest_days']} days off.")
+        found.append(f"Fewer than {SMALLEST} members have a {one} more than {how_many(errors['largest_days'], 'day')} off.")
     other = told["not_recommended"]
     if other is not None:
         found += [

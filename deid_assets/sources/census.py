@@ -39,6 +39,7 @@ from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.reference.geography import state_codes
 from deid_assets.sources.files import SourceTable
 from deid_assets.sources.text_tables import read_text_table
+from deid_assets.wording import how_many
 
 COLUMNS = ("state", "sex", "race", "age_from", "age_to", "people")
 """Columns of every frame: postal code | M or F | race | first and last age, inclusive | number of people, int64."""
@@ -201,19 +202,22 @@ def _read_file(path: Path, races: Mapping[str, str], layout: CensusLayout) -> pd
     text = text.iloc[layout.label_rows :]
     state = _states(text["state"])
     problems = [
-        (int(state.isna().sum()), f"column {layout.state}: {{:,}} rows whose code is no state"),
-        (int(state.dropna().duplicated().sum()), f"column {layout.state}: {{:,}} rows of a state that occurs before"),
+        (n := int(state.isna().sum()), f"column {layout.state}: {how_many(n, 'row')} whose code is no state"),
+        (
+            n := int(state.dropna().duplicated().sum()),
+            f"column {layout.state}: {how_many(n, 'row')} of a state that occurs before",
+        ),
     ]
     counts = text.drop(columns="state").apply(pd.to_numeric, errors="coerce")
     tables = {}
     for letter in races:
         wide = counts[[f"{letter}_{number}" for number in numbers]].set_axis(list(numbers), axis=1)
         bad = int((wide.isna() | (wide < 0) | (wide % 1 != 0)).to_numpy().sum())
-        problems.append((bad, f"table {letter or 'of all people'}: {{:,}} cells that are empty or not counts"))
+        problems.append((bad, f"table {letter or 'of all people'}: {how_many(bad, 'cell')} empty or no count"))
         if not bad:
             problems += _wrong_totals(wide, layout, letter)
         tables[letter] = wide
-    said = [problem.format(number) for number, problem in problems if number]
+    said = [problem for number, problem in problems if number]
     if said:
         raise DeliveryError(f"census: {path.name}: {'; '.join(said)}")
     return pd.concat([_tidy(tables[letter], state, race, layout) for letter, race in races.items()])
@@ -236,11 +240,14 @@ def _states(codes: pd.Series) -> pd.Series:
 def _wrong_totals(wide: pd.DataFrame, layout: CensusLayout, letter: str) -> list[tuple[int, str]]:
     totals = [column for column in layout.columns if column.total]
     both = wide[[column.number for column in totals]].sum(axis=1)
-    found = [(int((both != wide[1]).sum()), f"{layout.name(letter, 1)}: {{:,}} rows whose sexes do not add up to it")]
+    found = [
+        (n := int((both != wide[1]).sum()), f"{layout.name(letter, 1)}: {how_many(n, 'row')} whose sexes do not add up to it")
+    ]
     for total in totals:
         parts = [column.number for column in layout.columns if column.sex == total.sex and not column.total]
-        differs = wide[parts].sum(axis=1) != wide[total.number]
-        found.append((int(differs.sum()), f"{layout.name(letter, total.number)}: {{:,}} rows whose ages do not add up to it"))
+        differ = int((wide[parts].sum(axis=1) != wide[total.number]).sum())
+        said = f"{layout.name(letter, total.number)}: {how_many(differ, 'row')} whose ages do not add up to it"
+        found.append((differ, said))
     return found
 
 
@@ -399,7 +406,8 @@ def read_single_years(path: Path, count: str = "CENSUS2010POP") -> CensusTable:
     ages = int((wide[:, -1] != wide[:, :-1].sum(axis=1)).sum())
     if sexes or ages:
         raise DeliveryError(
-            f"census: {path.name}: {sexes:,} totals of both sexes and {ages:,} totals of all ages are not the sums of parts"
+            f"census: {path.name}: {how_many(sexes, 'total')} of both sexes and {how_many(ages, 'total')} of all ages are not "
+            "the sums of parts"
         )
     kept = rows[(rows["age"] != _ALL_AGES) & (rows["sex"] != _BOTH_SEXES)]
     return _table(kept.assign(race=ALL_RACES, sex=kept["sex"].map(_SEXES)), 1, path.name)
@@ -438,7 +446,7 @@ def read_race_bands(path: Path, year: int) -> CensusTable:
     )
     unknown = {name: int(rows[name].isna().sum()) for name in ("sex", "race")}
     if any(unknown.values()):
-        said = "; ".join(f"column {name}: {number:,} rows" for name, number in unknown.items() if number)
+        said = "; ".join(f"column {name}: {how_many(number, 'row')}" for name, number in unknown.items() if number)
         raise DeliveryError(f"census: {path.name}: unknown values ({said})")
     bands = list(range(0, FIRST_OPEN + 1, 5))
     for origin in ("hispanic", "non_hispanic"):
@@ -458,7 +466,7 @@ def _numbers(text: pd.DataFrame, names: Sequence[str], columns: dict[str, str], 
     numbers = text.assign(**{name: pd.to_numeric(text[name], errors="coerce") for name in names})
     bad = {columns[name]: int((~(numbers[name] >= 0) | (numbers[name] % 1 != 0)).sum()) for name in names}
     if any(bad.values()):
-        said = "; ".join(f"column {name}: {number:,} rows" for name, number in bad.items() if number)
+        said = "; ".join(f"column {name}: {how_many(number, 'row')}" for name, number in bad.items() if number)
         raise DeliveryError(f"census: {file}: values that are not whole numbers of at least 0 ({said})")
     return numbers.astype(dict.fromkeys(names, "int64"))
 
@@ -471,8 +479,8 @@ def _pivoted(rows: pd.DataFrame, keys: list[str], ages: Sequence[int], last: Seq
     holes, twice, other = len(expected.difference(found)), int(found.duplicated().sum()), int((~found.isin(expected)).sum())
     if holes or twice or other:
         raise DeliveryError(
-            f"census: {file}: {holes:,} rows of a state, age and sex (or race) are missing, {twice:,} occur twice, and"
-            f" {other:,} are of no known age or sex"
+            f"census: {file}: rows of a state, age and sex (or race): {holes:,} missing, {twice:,} twice, {other:,} of no "
+            "known age or sex"
         )
     counts = pd.Series(rows["people"].to_numpy(), index=found).reindex(expected)
     return counts.to_numpy().reshape(len(codes), len(ages), len(last))
@@ -481,7 +489,7 @@ def _pivoted(rows: pd.DataFrame, keys: list[str], ages: Sequence[int], last: Seq
 def _table(rows: pd.DataFrame, width: int, file: str) -> CensusTable:
     codes = state_codes(sorted(rows["code"].unique()), "fips")
     if codes["state"].isna().any():
-        raise DeliveryError(f"census: {file}: {int(codes['state'].isna().sum())} codes are of no state")
+        raise DeliveryError(f"census: {file}: {how_many(int(codes['state'].isna().sum()), 'code is', 'codes are')} of no state")
     state = rows["code"].map(codes.set_index("code")["state"])
     age_to = (rows["age"] + width - 1).where(rows["age"] < FIRST_OPEN, LAST_AGE)
     people = rows.assign(state=state, age_from=rows["age"], age_to=age_to)
@@ -627,7 +635,7 @@ def _tidy_table(path: Path, with_races: bool, places: Collection[str]) -> Census
     rules |= {name: read[name].isna() for name in [*places, *(["race"] if with_races else [])]}
     wrong = {name: int(broken.sum()) for name, broken in rules.items()}
     if any(wrong.values()):
-        said = "; ".join(f"column {name}: {rows:,} rows" for name, rows in wrong.items() if rows)
+        said = "; ".join(f"column {name}: {how_many(rows, 'row')}" for name, rows in wrong.items() if rows)
         raise DeliveryError(
             f"population table: {path.name}: values that are missing or cannot be read ({said}): states are postal codes, "
             "sexes M and F, ages and people whole numbers"
@@ -638,8 +646,9 @@ def _tidy_table(path: Path, with_races: bool, places: Collection[str]) -> Census
     counted_by = names[:-1]
     if repeated := int(people.duplicated(counted_by).sum()):
         raise DeliveryError(
-            f"population table: {path.name}: {repeated:,} rows repeat {', '.join(counted_by)} of another row; if the table "
-            "counts people by more, such as race or ZIP code, add them up, or name those columns of the cohort"
+            f"population table: {path.name}: {how_many(repeated, 'row repeats', 'rows repeat')} {', '.join(counted_by)} of "
+            "another row; if the table counts people by more, such as race or ZIP code, add them up, or name those columns of "
+            "the cohort"
         )
     if not with_races:
         people["race"] = ALL_RACES

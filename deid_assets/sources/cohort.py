@@ -25,6 +25,7 @@ from deid_assets.sources.files import SourceTable
 from deid_assets.sources.flat import OPTED_OUT
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import read_text_table
+from deid_assets.wording import how_many
 
 OLDEST_READ = 119
 """Greatest age of a person; a greater number stands for something else."""
@@ -214,8 +215,8 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, opted_out: Opted
     again = text["person"].notna() & text["person"].duplicated(keep=False)
     if again.any():
         raise DeliveryError(
-            f"cohort: {path.name}: column {layout.person}: {int(again.sum()):,} rows of persons who occur more than once; a"
-            " cohort has one record for each person"
+            f"cohort: {path.name}: column {layout.person}: {how_many(int(again.sum()), 'row')} of persons who occur more than "
+            "once; a cohort has one record for each person"
         )
     leaving = text["person"].isin(opted_out.everybody)
     left_out = LeftOut(tuple(text["person"][leaving]), _problems(text, layout, opted_out))
@@ -243,7 +244,9 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, opted_out: Opted
     for at, name in enumerate(layout.texts):
         people[name] = text[f"text_{at}"]
     if broken.share(len(text)) > layout.unusable_at_most:
-        listed = "; ".join(f"column {column}: {rows:,} rows: {rule}" for (column, rule), rows in broken.counts.items())
+        listed = "; ".join(
+            f"column {column}: {how_many(rows, 'row')}: {rule}" for (column, rule), rows in broken.counts.items()
+        )
         raise DeliveryError(f"cohort: {path.name}: more than {layout.unusable_at_most:.2%} of the rows are unusable: {listed}")
     used = people[~broken.rows(text.index)].reset_index(drop=True).astype({"record": "int64", "age": "int64"})
     if used.empty:

@@ -22,6 +22,7 @@ from deid_assets.methods.demographics.attributes import (
 from deid_assets.methods.demographics.population import EVENLY, FROM_85, Cells, GompertzSurvival, cells_of, population_of
 from deid_assets.reference.geography import states
 from deid_assets.sources.census import ALL_RACES, FIRST_OPEN, LAST_AGE, RACES
+from deid_assets.wording import how_many
 
 OTHER = "Other"
 """Race of a cohort that tells only White, Black and all others apart."""
@@ -91,8 +92,8 @@ def population_table(people: pd.DataFrame, races: Mapping[str, str]) -> pd.DataF
     ethnicity = people["race"].map(dict(races))
     if ethnicity.isna().any():
         raise DeliveryError(
-            f"population table: {int(ethnicity.isna().sum()):,} rows are of no race that the cohort has; a table without races "
-            "takes a cohort without them"
+            f"population table: {how_many(int(ethnicity.isna().sum()), 'row is', 'rows are')} of no race that the cohort has; "
+            "a table without races takes a cohort without them"
         )
     table = pd.DataFrame(
         {
@@ -117,8 +118,8 @@ def population_table(people: pd.DataFrame, races: Mapping[str, str]) -> pd.DataF
     holes = int((added["races"] != added["ethnicity"].map(expected)).sum())
     if holes:
         raise DeliveryError(
-            f"population table: {holes:,} groups of a place, sex and age lack a race, or have a row twice; every race needs "
-            "rows of the same ages, with 0 people where nobody lives"
+            f"population table: {how_many(holes, 'group')} of a place, sex and age without a race, or with a row twice; every "
+            "race needs rows of the same ages, with 0 people where nobody lives"
         )
     return added.drop(columns=["copy", "races"])
 
@@ -175,8 +176,8 @@ def cells_of_cohort(
     absent = ~places.isin(demographics.geography.values)
     if absent.any():
         raise DeliveryError(
-            f"cohort: {int(absent.sum()):,} records are of a {' or '.join(n for n in PLACES if n in people)} that the "
-            "population table does not have"
+            f"cohort: {how_many(int(absent.sum()), 'record is', 'records are')} of a "
+            f"{' or '.join(n for n in PLACES if n in people)} that the population table does not have"
         )
     known = cohort.assign(geography=places, ethnicity=cohort["race"].map(dict(races)) if cohort_races else ALL_RACES)
     open_ages, warnings = _open_ages(table)

@@ -29,6 +29,7 @@ from deid_assets.sources.derivations import Declared
 from deid_assets.sources.files import LINE_BITS, Columns, IntakeState, SourceTable
 from deid_assets.sources.layout import Delivered, RowRule, parsed_day
 from deid_assets.store.tables import quoted
+from deid_assets.wording import how_many
 
 FIRST_YEAR = 2008
 _FILE = re.compile(
@@ -186,8 +187,8 @@ def _warn_of_strangers(staging: IntakeState, folder: str, summaries: dict[str, l
         ).fetchall()[0][0]
         if strangers:
             staging.warnings.append(
-                f"{folder}: {strangers:,} beneficiaries of the {year} summary are not in that of 2008: it may belong to "
-                "another sample"
+                f"{folder}: {how_many(strangers, 'beneficiary', 'beneficiaries')} of the {year} summary not in that of 2008: "
+                "it may belong to another sample"
             )
 
 

@@ -13,6 +13,7 @@ from deid_assets.sources.files import IntakeState, SourceTable, count_rows, key_
 from deid_assets.sources.report import Metadata, shape_sql, told
 from deid_assets.sources.text_tables import stage_file
 from deid_assets.store.tables import Table, quoted
+from deid_assets.wording import how_many
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
 _UNKNOWN, _NOBODY = "value outside the hierarchy", "missing person"
@@ -214,7 +215,7 @@ def _take_in(
         wrong = read[name] - kept[name] - left_out[name]
         if wrong > at_most * read[name] or not kept[name]:
             listed = "; ".join(
-                f"column {c or '-'}: {n:,} rows: {r}{f' ({hints[t, c]})' if r == _UNKNOWN else ''}"
+                f"column {c or '-'}: {how_many(n, 'row')}: {r}{f' ({hints[t, c]})' if r == _UNKNOWN else ''}"
                 for (t, c, r), n in counts.items()
                 if t == name
             )
@@ -257,7 +258,7 @@ def _require_few_records(connection: duckdb.DuckDBPyConnection, key: str, person
     ).fetchall()[0]
     if many:
         raise DeliveryError(
-            f"delivery {key}: column {persons.column}: {rows:,} records belong to persons who have more than "
+            f"delivery {key}: column {persons.column}: {how_many(rows, 'record')} belonging to persons who have more than "
             f"{persons.records_at_most} of them; deliver fewer of each, or raise source.records_per_person, which widens the "
             "noise of counts as many times"
         )

@@ -22,6 +22,7 @@ from deid_assets.sources.delivery import (
 from deid_assets.sources.derivations import MILLIONTHS, TypedColumn
 from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN, DiagnosisCodes, is_icd10
 from deid_assets.store.tables import literal, quoted
+from deid_assets.wording import how_many
 
 _LEAST = ("service_date", "admission_date", "year", *DAYS_OF_SERVICE)
 _MOST = ("discharge_date", "paid_date", "death_date")
@@ -173,8 +174,9 @@ def join_lines(
     for table in ("lines", "claims_of_lines", "diagnoses_of_claims"):
         connection.execute(f"DROP TABLE {table}")  # they would take memory until the intake ends
     (events,) = connection.execute("SELECT count(*) FROM joined_claims").fetchall()[0]
-    return f"claims: {lines:,} lines were joined to {events:,} events of {claims:,} claims" + (
-        f"; of their lines, the first decided where they differ in {told}" if told else ""
+    return (
+        f"claims: {how_many(lines, 'line was', 'lines were')} joined to {how_many(events, 'event')} of "
+        f"{how_many(claims, 'claim')}" + (f"; of their lines, the first decided where they differ in {told}" if told else "")
     )
 
 
@@ -274,8 +276,8 @@ def join_spans(connection: duckdb.DuckDBPyConnection, rows: Rows, gaps_at_most: 
     ).fetchall()[0]
     connection.execute("DROP TABLE spans")
     connection.execute("DROP TABLE enrolments")
-    return f"members: {found:,} spans were joined to {people:,} people" + (
-        f"; {overlaps:,} spans overlap an earlier one of the same person" if overlaps else ""
+    return f"members: {how_many(found, 'span was', 'spans were')} joined to {how_many(people, 'person', 'people')}" + (
+        f"; {how_many(overlaps, 'span overlaps', 'spans overlap')} an earlier one of the same person" if overlaps else ""
     )
 
 

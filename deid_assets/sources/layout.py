@@ -44,6 +44,7 @@ from deid_assets.sources.diagnosis_systems import (
 )
 from deid_assets.sources.files import IntakeState, count_rows
 from deid_assets.store.tables import literal, quoted
+from deid_assets.wording import how_many
 
 _DATES = set(DATE_COLUMNS)
 _ISO = ("%Y-%m-%d",)
@@ -216,13 +217,13 @@ def warn_of_stays(staging: IntakeState, delivered: Delivered) -> None:
     columns = " and ".join(delivered.shown("claims", column) for column in ("admission_date", "discharge_date"))
     if elsewhere:
         staging.warnings.append(
-            f"claims: {elsewhere:,} claims have {columns}, but a place of service where nobody is admitted: they are not "
-            "stays, and get no length of stay; if they should, map length_of_stay"
+            f"claims: {how_many(elsewhere, 'claim has', 'claims have')} {columns}, but a place of service where nobody is "
+            "admitted, so that none is a stay or gets a length of stay; if they should, map length_of_stay"
         )
     if one_day:
         staging.warnings.append(
-            f"claims: {one_day:,} claims without a known place of service have the same day in {columns}, and became stays "
-            "of 1 day: if these are the first and last day of any service, map the place, or columns that only stays fill"
+            f"claims: {how_many(one_day, 'claim')} without a known place of service, with the same day in {columns}, became "
+            "stays of 1 day: if these are the first and last day of any service, map the place, or columns that only stays fill"
         )
 
 

@@ -19,6 +19,7 @@ from deid_assets.sources.received import delivered_files
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import stage_file
 from deid_assets.store.tables import Table, quoted
+from deid_assets.wording import how_many
 
 Labels = Callable[[list[str]], pd.DataFrame]
 """Maps distinct values, as text, to value | label | rule; a rule says why there is no label."""
@@ -171,7 +172,7 @@ def _take_in(
         + connection.execute("SELECT count(DISTINCT row_key) FROM unusable WHERE rule <> ?", [TOO_WIDE]).fetchall()[0][0]
     )
     if wrong > layout.unusable_at_most * (chosen + rejected):
-        listed = "; ".join(f"column {column}: {rows:,} rows: {rule}" for (column, rule), rows in broken.items())
+        listed = "; ".join(f"column {column}: {how_many(rows, 'row')}: {rule}" for (column, rule), rows in broken.items())
         raise DeliveryError(f"{name}: more than {layout.unusable_at_most:.2%} of the rows are unusable: {listed}")
     used = _write(connection, target, layout)
     return PopulationReport(name, read, chosen, used, broken, coarser)

@@ -29,6 +29,7 @@ from deid_assets.sources.files import IntakeState, SourceTable, unite
 from deid_assets.sources.layout import RULES_OF_LINES, RULES_OF_SPANS, Delivered
 from deid_assets.sources.text_tables import BESIDE_FILES, CSV, DUCKDB, PARQUET, stage_file
 from deid_assets.store.tables import quoted
+from deid_assets.wording import how_many
 
 _MEMBERS = "delivered_members"
 _CLAIMS = "delivered_claims"
@@ -159,8 +160,8 @@ def _files(
             passed = [file for file in fitting if file.name.startswith(BESIDE_FILES)]
             if passed:
                 staging.warnings.append(
-                    f"{table.file}: {len(passed)} files were passed over whose names begin with {BESIDE_FILES}: macOS writes "
-                    "them beside others, and they are no tables"
+                    f"{table.file}: {how_many(len(passed), 'file was', 'files were')} passed over with a name that begins with "
+                    f"{BESIDE_FILES}: macOS writes such files beside others, and they are no tables"
                 )
             found.extend(file for file in fitting if file not in passed)
     if not found:

@@ -27,6 +27,7 @@ from deid_assets.sources.files import (
 from deid_assets.sources.received import delivered_files
 from deid_assets.store import durable
 from deid_assets.store.tables import quoted
+from deid_assets.wording import how_many
 
 CSV = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET, DUCKDB = (".parquet", ".pq"), (".duckdb", ".db", ".ddb")
@@ -106,7 +107,8 @@ def read_text_table(
         stage_file(staging, file, "rows_read", "rows", columns)
         if count_rows(staging.connection, "rejected_lines"):
             rules = staging.connection.execute("SELECT rule, count(*) FROM rejected_lines GROUP BY 1 ORDER BY 1").fetchall()
-            raise DeliveryError(f"{file.path.name}: {'; '.join(f'{rows:,} lines: {rule}' for rule, rows in rules)}")
+            listed = "; ".join(f"{how_many(rows, 'line')}: {rule}" for rule, rows in rules)
+            raise DeliveryError(f"{file.path.name}: {listed}")
         text = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in columns)
         # Sorted and trimmed here: for hundreds of columns, DuckDB takes seconds to plan it.
         frame = staging.connection.execute(f"SELECT row_key, {text} FROM rows_read").fetchdf()

@@ -409,7 +409,7 @@ def test_rows_other_than_the_released_ones_are_an_error(monkeypatch, store):
         lambda *of, **how: f"SELECT 'c' AS claim_id, * FROM {tables['release_claims'].sql} WHERE false",
     )  # fmt: skip
     named = {**tables, "chosen_generalization": None, "suppressed_members": None}
-    with pytest.raises(inference_rows.StoreError, match="1 rows of release_claims differ"):
+    with pytest.raises(inference_rows.StoreError, match="1 row of release_claims differs"):
         inference_rows.linked_tables(own, named, stream("members"))
 
 

@@ -107,7 +107,7 @@ def test_masks_repeat_under_one_secret_and_those_of_two_show_what_the_other_hide
     kept = (here / "kept" / "count_ledger.json").read_bytes()
     assert protect("sex.csv", "mask", secret="other", ledger="none").stdout != first
     done = protect("sex.csv", "mask", "--output", "out.csv", secret="other")
-    assert done.exit_code == 2 and "1 small counts would be given away" in done.stdout
+    assert done.exit_code == 2 and "1 small count would be given away" in done.stdout
     assert not (here / "out.csv").exists() and (here / "kept" / "count_ledger.json").read_bytes() == kept
 
 
@@ -254,7 +254,7 @@ def test_given_files_are_audited_together_with_the_ledger(here, text, code):
     assert CliRunner().invoke(main, audited).exit_code == 0 or "0.5" in text
     assert "there is no ledger" in CliRunner().invoke(main, [*audited, "--ledger", "none"]).stderr
     done = CliRunner().invoke(main, [*audited, "--ledger", "kept"])
-    assert done.exit_code == code and "the 1 files of the ledger" in done.stdout, done.output
+    assert done.exit_code == code and "1 file of the ledger" in done.stdout, done.output
 
 
 def test_a_file_of_the_ledger_is_no_second_look(here):

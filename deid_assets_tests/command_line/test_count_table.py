@@ -141,7 +141,7 @@ def test_tables_are_entered_in_the_ledger_before_they_are_written_and_repeat_wit
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (("mask",), ("mask", "--threshold", 3, "--values", 2), "1 small counts would be given away"),
+        (("mask",), ("mask", "--threshold", 3, "--values", 2), "1 small count would be given away"),
         (("mask",), ("noise", "--sd", 1.5), "would be given away"),
         (("noise", "--lockout", 1), ("noise", "--lockout", 1, "--sd", 3), "--lockout"),
         (("noise", "--rho", 0.5), ("noise", "--sd", 3), "of the total of 0.5"),
@@ -268,16 +268,16 @@ def test_tables_of_the_same_people_are_protected_together(here):
     assert "*" in (here / "both/sex.csv").read_text() + (here / "both/age.csv").read_text()
     assert deid("audit", "both/counts.csv").exit_code == 0
     (here / "age.csv").write_text("sex,n\nF,351\nM,4\n")
-    assert "cells or totals have another count" in table("sex.csv", "age.csv", "--count", "n", out="differ").output
+    assert "another count than in the files before" in table("sex.csv", "age.csv", "--count", "n", out="differ").output
     (here / "age.csv").write_text("age,n\nyoung,200\nold,153\n")
-    assert "1 cells or totals have another count" in table("sex.csv", "age.csv", "--count", "n", out="differ").output
+    assert "1 cell or total has another count" in table("sex.csv", "age.csv", "--count", "n", out="differ").output
 
 
 def test_all_or_none_of_a_group_is_warned_of_hidden_or_refused(here):
     (here / "t.csv").write_text("d,n\nx,40\ny,0\nz,70\nTotal,110\n")
     options = ("t.csv", *TIDY_OPTIONS)
     warned = table(*options)
-    assert warned.exit_code == 0 and "1 cells tell that all or none" in warned.output
+    assert warned.exit_code == 0 and "1 cell tells that all or none" in warned.output
     assert rows((here / "out/t.csv").read_text())[2] == ["y", "0"]
     hidden = table(*options, "--groups", "protect", out="hidden")
     assert hidden.exit_code == 0 and "all or none" not in hidden.output
@@ -376,7 +376,7 @@ def test_what_cannot_be_read_is_said_with_its_place_and_without_the_count(here, 
         ("rows: d\nhierarchies: {d: {1: [x]}}\n", "put codes such as 1"),
         ("rows: d\nhierarchies: {d: {g: x}}\n", "needs a list of codes"),
         ("rows: d\nhierarchies: {d: {g: [x], h: [x]}}\n", "belongs to two groups"),
-        ("rows: d\nhierarchies: {d: {g: [q]}}\n", "1 codes are not in its hierarchy"),
+        ("rows: d\nhierarchies: {d: {g: [q]}}\n", "1 code is not in its hierarchy"),
         ("rows: d\nhierarchies: {d: none.csv}\n", "none.csv"),
     ],
 )

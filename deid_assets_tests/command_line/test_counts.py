@@ -252,7 +252,7 @@ def test_a_sum_that_nobody_stated_is_asked_for_before_anything_is_protected(here
     (here / "sex.csv").write_text(SEX.format("", "", 1, "", ""))
     done = deid("protect", "sex.csv", "--method", method, "--output", "out.csv")
     assert done.exit_code == 1 and not (here / "out.csv").exists()
-    assert "1 sums hold that are not stated (sex / all / total = " in done.stderr and "say --no-sums" in done.stderr
+    assert "1 sum holds that is not stated (sex / all / total = " in done.stderr and "say --no-sums" in done.stderr
     (here / "stated.csv").write_text(SEX.format("=s", "s", 1, "s", "s"))
     assert deid("protect", "stated.csv", "--method", method, "--output", "out.csv").exit_code == 0
     assert deid("protect", "sex.csv", "--method", method, "--no-sums", "--output", "by-chance.csv").exit_code == 0
@@ -262,7 +262,7 @@ def test_a_masked_cell_in_no_sum_fails_an_audit_unless_it_is_said_that_none_hold
     (here / "sex.csv").write_text(SEX.format("", "", "T", "", ""))
     found = deid("audit", "sex.csv")
     assert found.exit_code == 2 and "in no sum" in found.stdout and "sex / all / U: nothing is known of it" in found.stdout
-    assert "1 masked cells are in no stated sum" in found.stdout
+    assert "1 masked cell is in no stated sum" in found.stdout
     assert json.loads(deid("audit", "sex.csv", "--json").stdout)["disclosed"][0]["finding"] == "in no sum"
     assert deid("audit", "sex.csv", "--no-sums").exit_code == 0
 

@@ -119,7 +119,7 @@ def test_a_cell_that_some_site_masks_has_no_sum(here):
     [
         (table(9, 4, 5), (), "no column 'sd'"),
         (None, ("--true-counts",), "it has a column 'sd'"),
-        ("table,row,column,count,sd\nsex,all,N,4,2.5\n", (), "2 cells of clinic-noisy.csv are not there"),
+        ("table,row,column,count,sd\nsex,all,N,4,2.5\n", (), "2 cells of clinic-noisy.csv missing"),
         ("table,row,column,count,sd\nsex,all,N,T,2.5\nsex,F,N,3,1\nsex,M,N,3,1\n", (), "not"),
     ],
 )

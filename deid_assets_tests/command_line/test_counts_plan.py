@@ -93,7 +93,7 @@ def test_the_folder_has_report_tables_and_document(here):
     [
         ("table,row,column,count\na,b,n,4\n", (), 1, "no sums are stated"),
         ("table,row,column,count,sd\na,b,n,4,2.5\n", (), 1, "a plan needs the true counts"),
-        (TABLE_1.replace(",98,", ",97,"), (), 1, "1 sums do not hold"),
+        (TABLE_1.replace(",98,", ",97,"), (), 1, "1 sum does not hold"),
         (None, ("--no-sums",), 64, "are about tables"),
         (None, ("--sd", "1", "--sd", "2", "--sd", "3", "--sd", "4", "--sd", "5"), 64, "at most 4 can be compared"),
     ],

@@ -385,10 +385,10 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("change", "said"),
         [
-            (lambda p: p.drop(index=3), "1 groups of geography, sex and ethnicity lack ages between 0 and 119"),
-            (lambda p: pd.concat([p, p.iloc[:1]]), "1 rows repeat state, sex, age_from, age_to of another row"),
-            (lambda p: pd.concat([p, wider(p.iloc[:1])]), "1 groups of geography, sex and ethnicity count an age twice"),
-            (lambda p: p[(p["state"] != "WI") | (p["sex"] != "M")], "1 groups of geography, sex and ethnicity have no rows"),
+            (lambda p: p.drop(index=3), "1 group of geography, sex and ethnicity without ages between 0 and 119"),
+            (lambda p: pd.concat([p, p.iloc[:1]]), "1 row repeats state, sex, age_from, age_to of another row"),
+            (lambda p: pd.concat([p, wider(p.iloc[:1])]), "1 group of geography, sex and ethnicity with an age twice"),
+            (lambda p: p[(p["state"] != "WI") | (p["sex"] != "M")], "1 group of geography, sex and ethnicity without rows"),
             (lambda p: p.assign(people=-1), "column people: 720 rows"),
             (lambda p: p.assign(state=SECRET), "column state: 720 rows"),
             (lambda p: p.drop(columns="sex"), "sex"),
@@ -456,7 +456,7 @@ class TestPct12:
         whole.loc[0, "PCT012001"] = "1"
         whole.to_csv(pct12, index=False)
         found = document(cohort, "--population", pct12)
-        assert found["exit_code"] == ERROR and "PCT012001: 1 rows whose sexes do not add up to it" in found["reasons"][0]
+        assert found["exit_code"] == ERROR and "PCT012001: 1 row whose sexes do not add up to it" in found["reasons"][0]
 
 
 @pytest.mark.matrix

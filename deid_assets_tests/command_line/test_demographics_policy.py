@@ -210,7 +210,7 @@ class TestDates:
 
     def test_a_date_outside_the_stated_period_is_an_error(self, write, document):
         found = document(*self.dated(write, **BY_YEAR, period="2008-11-30"))
-        assert found["exit_code"] == ERROR and "date: 1 records" in found["reasons"][0]
+        assert found["exit_code"] == ERROR and "date: 1 record" in found["reasons"][0]
 
 
 class TestSafeHarborAndFreeColumns:

@@ -66,14 +66,14 @@ class TestTablesOfDrugs:
     @pytest.mark.parametrize(
         ("table", "said"),
         [
-            ("1234567890;a;metformin\n", "1 rows have NDCs of ten digits without hyphens, which stand for several codes"),
-            ("metformin;a;metformin\n", "1 rows have no NDC of 11 digits"),
+            ("1234567890;a;metformin\n", "1 row with an NDC of ten digits without hyphens, which stands for several codes"),
+            ("metformin;a;metformin\n", "1 row without an NDC of 11 digits"),
             ("61958-0701-1;a;metformin\n61958-701-01;b;metformin\n", "has an NDC twice, as 11 digits"),
-            ("00093104801;;metformin\n", "1 rows have no group"),
-            ("00093104801;diabetes;\n", "1 rows name no ingredient"),
-            ("00093104801;diabetes;6809\n", "1 rows name no ingredient"),
+            ("00093104801;;metformin\n", "1 row has no group"),
+            ("00093104801;diabetes;\n", "1 row without a name of an ingredient"),
+            ("00093104801;diabetes;6809\n", "1 row without a name of an ingredient"),
             ("00093104801;diabetes;metformin;x\n", "has 4 columns; a table of drugs has three"),
-            ("00093104801\n", "has 1 columns; a table of drugs has three"),
+            ("00093104801\n", "has 1 column; a table of drugs has three"),
         ],
     )
     def test_that_cannot_be_read_are_refused_by_their_rows(self, tmp_path, table, said):
@@ -154,10 +154,10 @@ class TestTablesOfConcepts:
         [
             ("1;ears\n", {}, "has 2 columns; a table of concepts has three"),
             ("1;ears;\n1;nose;\n", {}, "a concept twice"),
-            ("1; ;icd10cm:E11.9\n", {}, "1 rows have no group"),
-            ("1;ears;icd10cm:E11.9 H66.90\n", {}, "1 rows stand for codes that are no known diagnosis codes"),
-            ("1;visits;E11.9\n", {"of": "procedure"}, "1 rows stand for codes that are no known procedure codes"),
-            ("1;statins;12\n", {"of": "drug"}, "1 rows name no ingredient"),
+            ("1; ;icd10cm:E11.9\n", {}, "1 row has no group"),
+            ("1;ears;icd10cm:E11.9 H66.90\n", {}, "1 row without a known diagnosis code for one of its codes"),
+            ("1;visits;E11.9\n", {"of": "procedure"}, "1 row without a known procedure code for one of its codes"),
+            ("1;statins;12\n", {"of": "drug"}, "1 row without a name of an ingredient"),
             (CONCEPTS, {"named": "NAME"}, "named is for drugs"),
         ],
     )

@@ -293,11 +293,11 @@ class TestWhatIsNoHierarchy:
         [
             (Cuts((0, 9, 5)), Wording(), "the cut points of level 'l' must rise"),
             (Cuts((0, 99), None, 90), Wording(), "level 'l' has a class that begins at 99, after the last value 90"),
-            (Cuts((0, 5)), Wording(("a",)), "level 'l' has 2 classes but 1 labels; name every class, or give the unit"),
+            (Cuts((0, 5)), Wording(("a",)), "level 'l' has 2 classes but 1 label; name every class, or give the unit"),
             (Cuts((0, 5)), Wording(("a", "b", "c")), "level 'l' has 2 classes but 3 labels"),
             (Cuts((0, 5)), Wording(("a", "a")), "level 'l' gives the same label to different classes (1 too many)"),
             (Cuts((0,), 2), Wording((), "week"), "level 'l' gives the same label to different classes"),
-            (Cuts((0,), 2), Wording(("a",)), "level 'l' has no last class but 1 labels"),
+            (Cuts((0,), 2), Wording(("a",)), "level 'l' has no last class but 1 label"),
         ],
     )
     def test_unclear_levels(self, cuts, wording, message):
@@ -306,11 +306,11 @@ class TestWhatIsNoHierarchy:
     def test_tables(self):
         message = self.refused(("a", "b"), CodeTable((("1", "x"), ("2", " "), ("2", "y"))))
         assert message == (
-            "hierarchy 'h': level 'b' skips 1 of 3 values: they have no label there; 1 values are listed more than once; "
+            "hierarchy 'h': level 'b' skips 1 of 3 values without a label there; 1 value is listed more than once; "
             "level 'b' does not nest: it splits 1 of the classes of level 'a', which a coarser level must keep together"
         )
         assert self.refused(("a", "b"), CodeTable((("1", "x"), ("2",)))) == (
-            "hierarchy 'h': 1 of 2 values do not have one label for each of the 2 levels"
+            "hierarchy 'h': 1 of 2 values without one label for each of the 2 levels"
         )
 
     def test_prefixes_and_dates(self):

@@ -310,9 +310,9 @@ class TestFilesOfAPolicy:
         ("content", "message"),
         [
             ("", "file place.csv is empty"),
-            ("OFFICE;*\nHOME\n", "file place.csv: 1 rows do not have 2 columns as the first row has (the first is row "
+            ("OFFICE;*\nHOME\n", "file place.csv: 1 row does not have 2 columns as the first row has (the first is row "
             "2); every value needs a label at every level"),
-            ("OFFICE;\n", "level 'level 1' skips 1 of 1 values: they have no label there"),
+            ("OFFICE;\n", "level 'level 1' skips 1 of 1 value without a label there"),
             ("A;x;1\nB;x;2\n", "level 'level 2' does not nest: it splits 1 of the classes of level 'level 1', "
              "which a coarser level must keep together"),
             ('A;"x\n', "file place.csv is not CSV: a quote is open or misplaced"),
@@ -332,7 +332,7 @@ class TestFilesOfAPolicy:
         ]
 
     def test_as_many_names_as_columns(self, tmp_path):
-        with pytest.raises(PolicyError, match="file place.csv has 2 columns, but 1 levels are named"):
+        with pytest.raises(PolicyError, match="file place.csv has 2 columns, but 1 level is named"):
             policy_from(self.csv_policy(tmp_path, "A;*\n", level_names=["x"]), tmp_path)
 
 

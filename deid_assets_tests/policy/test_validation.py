@@ -123,7 +123,7 @@ class TestEnoughDraws:
 
     def test_an_estimate_of_few_draws_decides_nothing_either(self):
         assert refusal(risk__gate__draws=1, risk__gate__statistic="estimate") == [
-            "risk.gate.draws: 1 draws are too few: even if none is flagged, the 0.99875 upper bound of the last try is "
+            "risk.gate.draws: 1 draw is too few: even if none is flagged, the 0.99875 upper bound of the last try is "
             "0.9988, above max_high_risk_share 0.008, so an unsafe release could pass by chance; at least 833 are needed"
         ]
         policy_from(public_values(risk__gate__draws=833, risk__gate__statistic="estimate"))

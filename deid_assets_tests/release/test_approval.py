@@ -229,7 +229,7 @@ class TestApproved:
         assert lost == ("the registry is not the one under which it was staged: lines were cut off or changed",)
         releases.registry.path.unlink()
         shutil.rmtree(releases.path("heritage", 1))
-        with pytest.raises(ReleaseError, match="lacks the last 1 of 1 lines that the home's journal knows"):
+        with pytest.raises(ReleaseError, match="lacks the last 1 of 1 line that the home's journal knows"):
             approved(releases, number=2)
 
     def test_one_that_does_not_wait_cannot_be_approved(self, releases):

@@ -192,7 +192,7 @@ def test_masks_of_a_cohort_hide_who_was_excluded_and_are_refused_for_small_class
     assert shown[CellName("attrition", "cohort_people", "excluded")] == "T"
     assert shown[CellName("attrition", "delivered_people", "remaining")] == "H"
     assert [mark for name, mark in shown.items() if name.table == "characteristics"] == [400, 600]
-    with pytest.raises(CountsError, match="1 classes hold few people, and the released files"):
+    with pytest.raises(CountsError, match="1 class holds few people, and the released files"):
         published_counts(policy, cohort_counts(993, 7), noise_of(policy))
 
 

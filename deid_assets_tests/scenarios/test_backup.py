@@ -49,7 +49,7 @@ def public(owner: Path) -> str:
 def backup(home, owner, tmp_path) -> Path:
     file = tmp_path / "home.age"
     code, printed = deid_here(home.root, "backup", file, "--to", public(owner))
-    assert code == PUBLISHED and "1 releases" in printed and "DEID_SECRET, which is not in it" in unwrapped(printed), printed
+    assert code == PUBLISHED and "1 release," in printed and "DEID_SECRET, which is not in it" in unwrapped(printed), printed
     return file
 
 

@@ -327,7 +327,7 @@ def test_dates_of_attributes_in_which_no_year_can_be_read(tmp_path):
         write_policy(pipeline.home.policies, BORN_AND_ADMITTED)
         pipeline.register(KEY, "cohort", deliver(tmp_path / "in", unread))
         summary = pipeline.run(KEY, [*COHORT_STAGES["intake"], "release_people"])
-        refused(summary, "column admitted: 1 rows", ERROR)
+        refused(summary, "column admitted: 1 row", ERROR)
 
 
 class TestInputsThatCannotBeRight:

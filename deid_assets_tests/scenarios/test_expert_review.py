@@ -113,7 +113,7 @@ def test_a_sheet_of_one_reviewer_is_scored_by_itself_and_says_what_was_not_answe
     code, printed = deid_here(home.root, "expert-review", "score", sheet)
     assert code == 0
     said = unwrapped(printed)
-    assert "1 reviewers, 20 profiles" in said
+    assert "1 reviewer, 20 profiles" in said
     assert "condition group right 10 of 20 (50.0%, interval 27.2% to 72.8%; reviewers 50% to 50%), answered 10" in said
     assert "chapter right 0 of 20" in said and "answered 0" in said
 
@@ -122,7 +122,7 @@ def test_a_sheet_of_one_reviewer_is_scored_by_itself_and_says_what_was_not_answe
     ("change", "message"),
     [
         (lambda text: text.replace("three_digit_code", "code"), "has other columns"),
-        (lambda text: text.replace(",1,1,", ",1,99,"), "1 answers are of profiles"),
+        (lambda text: text.replace(",1,1,", ",1,99,"), "1 answer is of no profile"),
         (lambda text: text.replace(",1,1,", ",1,x,"), "line 2: reviewer and profile must be the numbers"),
         (lambda text: text.replace(",1,2,", ",1,1,"), "line 3: this profile of this reviewer was answered"),
         (lambda text: text.splitlines()[0], "the sheets are empty"),

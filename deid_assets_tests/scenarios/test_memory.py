@@ -565,7 +565,7 @@ class TestUpgrade:
     def test_it_begins_with_the_home_as_it_is(self, before_journals):
         home = before_journals.home
         code, printed = deid_here(home.root, "home", "upgrade", "--yes")
-        assert code == PUBLISHED and "2 people who opted out, and 1 releases that wait" in unwrapped(printed), printed
+        assert code == PUBLISHED and "2 people who opted out, and 1 release that waits" in unwrapped(printed), printed
         in_order(home)
         (home.policies / "opt_outs.jsonl").unlink()
         refused(home, "lacks 2 of 2 people")

@@ -222,7 +222,7 @@ class TestEveryRun:
         file.rename(file.with_suffix(".away"))
         file.write_bytes(b"no store")
         code, printed = opt_out(home, "somebody")
-        assert code == ERROR and "1 stores could not be looked at" in printed, printed
+        assert code == ERROR and "1 store could not be looked at" in printed, printed
         file.with_suffix(".away").rename(file)
         with connect(file) as connection:
             ((person,),) = connection.execute("SELECT _person FROM intake.records LIMIT 1").fetchall()

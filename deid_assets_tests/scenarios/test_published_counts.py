@@ -121,7 +121,7 @@ def test_a_cell_that_was_published_as_often_as_allowed_is_locked_out(pipeline):
     cell = CellName("attrition", "delivered_members", "remaining")
     for delivery in range(10):
         releases_in(pipeline.home.root).charge(NoisyPublication(section, (NoisyCell(cell, f"noise {delivery}", 2.5),), ()))
-    refused(pipeline, "1 cells were published 10 times with noise of their own")
+    refused(pipeline, "1 cell was published 10 times with noise of their own")
 
 
 def test_noise_that_was_narrower_before_is_averaged_as_it_was_and_refused(pipeline):

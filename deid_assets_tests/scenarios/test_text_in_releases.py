@@ -65,7 +65,7 @@ def test_a_column_has_no_name_that_is_a_formula(tmp_path, base, name):
 def test_a_label_that_no_release_may_hold_is_said_when_the_policy_is_loaded(tmp_path, label):
     town = {**FLAT["hierarchies"]["town"], "values": {f"town {n}": [f"district {n // 4}", label] for n in range(12)}}
     policy = changed(FLAT, hierarchies={**FLAT["hierarchies"], "town": town})
-    with pytest.raises(PolicyError, match="level 'any' has 1 labels that no release may contain"):
+    with pytest.raises(PolicyError, match="level 'any' has 1 label that no release may contain"):
         write_policy(tmp_path, policy)
 
 

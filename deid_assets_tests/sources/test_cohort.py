@@ -94,7 +94,7 @@ def test_unusable_rows_are_counted_by_column_and_rule(tmp_path, row, column, rul
     cohort = cohort_of(tmp_path, [*good(9), row], at_most=0.1)
     assert len(cohort.people) == 9 and dict(cohort.report.unusable) == {(column, rule): 1}
     assert cohort.report.metadata()["rows_unusable"] == [{"column": column, "rule": rule, "rows": 1}]
-    with pytest.raises(DeliveryError, match=re.escape(f"column {column}: 1 rows: {rule}")) as refused:
+    with pytest.raises(DeliveryError, match=re.escape(f"column {column}: 1 row: {rule}")) as refused:
         cohort_of(tmp_path, [*good(9), row])
     assert SECRET not in str(refused.value) and refused.value.__cause__ is None
 
@@ -169,7 +169,7 @@ class TestBirths:
     @pytest.mark.parametrize("born", ["2010-07-01", "1880-01-01", "1920-02-30", "30.6.1920"])
     def test_births_that_cannot_be(self, tmp_path, born):
         layout = CohortLayout(person="ID", birth_date="BORN", sex="SEX", state="ST", reference=self.REFERENCE)
-        with pytest.raises(DeliveryError, match="column BORN: 1 rows: not a date of the stated format, or not born in the 119"):
+        with pytest.raises(DeliveryError, match="column BORN: 1 row: not a date of the stated format, or not born in the 119"):
             cohort_of(tmp_path, [f"a,{born},F,MN"], layout, header="ID,BORN,SEX,ST")
 
     def test_years_of_birth(self, tmp_path):

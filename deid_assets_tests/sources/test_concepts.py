@@ -241,4 +241,4 @@ def test_files_that_macos_writes_beside_others_are_passed_over_and_said(tmp_path
     pattern = SOURCE.claims.model_copy(update={"file": "*claims.csv"})
     found = take_in(tmp_path / "in", SOURCE.model_copy(update={"claims": pattern}), store=tmp_path / "read.duckdb")
     assert found.report.rows_kept["claims"] == 1
-    assert any("1 files were passed over whose names begin with ._" in one for one in found.report.warnings)
+    assert any("1 file was passed over with a name that begins with ._" in one for one in found.report.warnings)

@@ -184,7 +184,7 @@ def test_a_visit_with_from_and_through_dates_is_no_stay(tmp_path):
     assert taken.frame("claims", "claim_id")["length_of_stay"].fillna(-1).tolist() == [-1, -1, 1, 4, 1, 2, 2]
     visits, days = taken.report.warnings
     assert visits.startswith("claims: 2 claims have admitted and left, but a place of service where nobody is admitted")
-    assert days.startswith("claims: 1 claims without a known place of service have the same day in admitted and left")
+    assert days.startswith("claims: 1 claim without a known place of service, with the same day in admitted and left")
 
 
 def test_a_place_that_cannot_be_read_is_no_place_where_nobody_is_admitted(tmp_path):
@@ -197,7 +197,7 @@ def test_a_place_that_cannot_be_read_is_no_place_where_nobody_is_admitted(tmp_pa
     found = taken.frame("claims", "claim_id")
     assert found["place"].isna().all() and found["length_of_stay"].tolist() == [4, 1]
     (days,) = taken.report.warnings
-    assert days.startswith("claims: 1 claims without a known place of service have the same day")
+    assert days.startswith("claims: 1 claim without a known place of service, with the same day")
 
 
 def test_claims_without_dates_of_stays_bring_no_warning(tmp_path):

@@ -62,11 +62,11 @@ def test_other_races_are_refused(races):
 def test_a_hole_of_one_race_is_not_hidden_by_the_others():
     people = table(races=tuple(RACES.values()))
     holed = people.drop(people.index[(people["race"] == "Asian") & (people["sex"] == "F") & (people["age_from"] == 85)])
-    with pytest.raises(DeliveryError, match="1 groups of a place, sex and age lack a race"):
+    with pytest.raises(DeliveryError, match="1 group of a place, sex and age without a race"):
         population_table(holed, race_names(THREE))
     for race, said in (
-        ("Asian", "1 groups of a place"),
-        ("White", "1 groups of geography, sex and ethnicity count an age twice"),
+        ("Asian", "1 group of a place"),
+        ("White", "1 group of geography, sex and ethnicity with an age twice"),
     ):
         twice = pd.concat([people, people[people["race"] == race].iloc[:1]])
         with pytest.raises(DeliveryError, match=said):
@@ -95,7 +95,7 @@ def test_an_open_class_is_spread_by_the_model_of_its_first_age():
 
 
 def test_places_that_the_table_lacks_are_counted():
-    with pytest.raises(DeliveryError, match="1 records are of a state that the population table does not have") as said:
+    with pytest.raises(DeliveryError, match="1 record is of a state that the population table does not have") as said:
         cells_of_cohort(cohort(state=["MN", "WY"]), table())
     assert "WY" not in str(said.value)
 
@@ -116,5 +116,5 @@ def test_zip_codes_counties_and_states_are_levels():
     assert not geography.refines[geography.number_of("region"), geography.number_of("state")]
     with pytest.raises(DeliveryError, match="by county, zip"):
         cells_of_cohort(cohort(), people)
-    with pytest.raises(DeliveryError, match="1 records are of a state or county or zip"):
+    with pytest.raises(DeliveryError, match="1 record is of a state or county or zip"):
         cells_of_cohort(cohort(county=["Polk", "Kings"], zip=["56716", "56701"]), people)

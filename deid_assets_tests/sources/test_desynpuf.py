@@ -323,7 +323,7 @@ def test_a_missing_column_is_named(tmp_path):
 def test_a_summary_of_another_sample_is_a_warning(tmp_path):
     claims = [stay("1", "A", "20080601", "20080603", "2")]
     folder = write(tmp_path / "in", _2008=[beneficiary("A")], _2010=[beneficiary("Z")], inpatient=claims)
-    assert any("1 beneficiaries of the 2010 summary" in warning for warning in take(folder).report.warnings)
+    assert any("1 beneficiary of the 2010 summary" in warning for warning in take(folder).report.warnings)
 
 
 def test_several_folders_are_one_delivery(tmp_path):

@@ -94,12 +94,12 @@ class TestPersons:
         return flat.read_flat_delivery(records_in(tmp_path / "store"), Delivery("one", "flat", (folder,)), layout)
 
     def test_a_person_with_more_records_is_refused_without_a_name(self, tmp_path, folder):
-        with pytest.raises(DeliveryError, match="column who: 3 records belong to persons who have more than 2") as caught:
+        with pytest.raises(DeliveryError, match="column who: 3 records belonging to persons who have more than 2") as caught:
             self.read(tmp_path, folder, "1,1,Ann\n2,2,Ann\n1,2,Ann\n1,1,Bob\n", 2)
         assert "Ann" not in str(caught.value)
 
     def test_records_in_quarantine_count_too(self, tmp_path, folder):
-        with pytest.raises(DeliveryError, match="2 records belong to persons who have more than 1"):
+        with pytest.raises(DeliveryError, match="2 records belonging to persons who have more than 1"):
             self.read(tmp_path, folder, "1,1,Ann\n9,2,Ann\n1,1,Bob\n", 1, quarantine=0.5)
 
     def test_a_record_of_nobody_goes_to_quarantine(self, tmp_path, folder):

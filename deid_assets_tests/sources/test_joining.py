@@ -351,7 +351,7 @@ class TestSpans:
     def test_months_enrolled_of_two_spans(self, tmp_path):
         taken = spans_in(tmp_path, [span("2019-01-01", "2020-12-31"), span("2021-07-01", "2023-12-31")], FIVE_YEARS)
         assert self.enrolled(taken) == [[12, 12, 6, 12, 12]]
-        assert "members: 2 spans were joined to 1 people" in taken.report.warnings
+        assert "members: 2 spans were joined to 1 person" in taken.report.warnings
 
     @pytest.mark.parametrize(("gaps", "expected"), [(0, 10), (60, 10), (61, 12)])
     def test_gaps_up_to_a_number_of_days_are_enrolled(self, tmp_path, gaps, expected):
@@ -364,7 +364,7 @@ class TestSpans:
         taken = spans_in(tmp_path, spans, FIVE_YEARS)
         assert self.enrolled(taken) == [[12, 1, 0, 0, 0]]
         assert (
-            "members: 3 spans were joined to 1 people; 2 spans overlap an earlier one of the same person"
+            "members: 3 spans were joined to 1 person; 2 spans overlap an earlier one of the same person"
             in taken.report.warnings
         )
 

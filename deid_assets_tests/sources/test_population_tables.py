@@ -100,7 +100,7 @@ def test_unusable_rows_are_counted_by_column_and_rule_and_make_classes_smaller(r
     assert classes(table) == {("0-9", "F"): 90}
     assert dict(report.unusable) == {(column, rule): 1}
     assert report.metadata()["rows_unusable"] == [{"column": column, "rule": rule, "rows": 1}]
-    with pytest.raises(DeliveryError, match=f"column {column}: 1 rows: {rule}") as refused:
+    with pytest.raises(DeliveryError, match=f"column {column}: 1 row: {rule}") as refused:
         read(f"AGE,SEX,N\n{good}{row}\n", LAYOUT, at_most=0.05)
     assert SECRET_VALUE not in str(refused.value) and refused.value.__cause__ is None
 

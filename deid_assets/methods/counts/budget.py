@@ -20,6 +20,7 @@ from scipy import special
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
+from deid_assets.wording import how_many
 
 DEFAULT_TOTAL = 50.0
 """Of all noisy counts of a home, or of a ledger, in zCDP."""
@@ -58,7 +59,8 @@ def rho_of_tables(cells: Sequence[CellName], sums: Sequence[Sum], sd: np.ndarray
     """
     if (sd <= 0).any():
         raise CountsError(
-            f"{(sd <= 0).sum()} cells have no noise, such as zeros that are shown: no budget of noise covers them"
+            f"{how_many(int((sd <= 0).sum()), 'cell has', 'cells have')} no noise, such as zeros that are shown: no budget of "
+            "noise covers them"
         )
     # With a contribution x <= c, its square is at most c x: linear, and exact where people are counted.
     price = contribution / (2 * sd**2)
@@ -287,8 +289,8 @@ class Budget:
         before_now = self.earlier_sds(dict.fromkeys(now))
         if locked := sum(len(before_now[cell]) + times > self.lockout for cell, times in now.items()):
             raise CountsError(
-                f"{locked} cells were published {self.lockout} times with noise of their own, as often as the policy allows; "
-                "publish a delivery again whose numbers repeat, or leave these cells out"
+                f"{how_many(locked, 'cell was', 'cells were')} published {how_many(self.lockout, 'time')} with noise of their "
+                "own, as often as the policy allows; publish a delivery again whose numbers repeat, or leave these cells out"
             )
         # A draw that repeats costs nothing, but its sums still say that one person is in one part only.
         sd = np.where(is_fresh, [cell.sd for cell in cells], np.inf)

@@ -15,6 +15,7 @@ import numpy as np
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.tables import CellName, Sum
+from deid_assets.wording import how_many
 
 Key = tuple[str, ...]
 """A cell: one code of every dimension of its table."""
@@ -137,7 +138,8 @@ def dimension_of(name: str, codes: Iterable[str], total: str, hierarchy: Mapping
     listed = list(dict.fromkeys(codes))
     if hierarchy is not None and (unknown := [code for code in listed if code not in known]):
         raise CountsError(
-            f"dimension {name!r}: {len(unknown)} codes are not in its hierarchy ({', '.join(map(repr, unknown[:3]))}); add them"
+            f"dimension {name!r}: {how_many(len(unknown), 'code is', 'codes are')} not in its hierarchy "
+            f"({', '.join(map(repr, unknown[:3]))}); add them"
         )
     parents: dict[str, str] = {}
     for code in listed:
@@ -184,7 +186,10 @@ class CrossTable:
         if any(len(key) != len(codes) or any(code not in of for code, of in zip(key, codes, strict=True)) for key in shown):
             raise CountsError("a table shows a cell that its dimensions do not have")
         if missing := sum(key not in shown for key in single_cells(self.dimensions)):
-            raise CountsError(f"{missing} cells of single codes are missing; add them, with a count of 0 where nobody is")
+            raise CountsError(
+                f"{how_many(missing, 'cell of single codes is', 'cells of single codes are')} missing; add them, with a count "
+                "of 0 where nobody is"
+            )
 
     def name(self, key: Key) -> CellName:
         """The name of a cell: the same in every table of the population that counts the same people."""

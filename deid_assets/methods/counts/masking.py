@@ -21,6 +21,7 @@ from deid_assets.methods.counts.circuits import Circuits
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.readers import ReaderAudit, read
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName, CountTables, PublishedCounts, sum_matrix
+from deid_assets.wording import how_many
 
 _TRIES = 3  # with some small counts protected by totals; then with all
 
@@ -133,8 +134,8 @@ def mask(
     watch.tell(number, number)
     if failed:
         raise UnprotectedError(
-            f"{failed} small counts would stay too well known to a reader of this program, whatever is hidden; merge rows or "
-            "columns of these tables, or use noise"
+            f"{how_many(failed, 'small count')} would stay too well known to a reader of this program, whatever is hidden; "
+            "merge rows or columns of these tables, or use noise"
         )
     masked, hidden = np.empty((2, len(order)), bool)
     masked[order], hidden[order] = whole.is_small, is_hidden
@@ -146,8 +147,8 @@ def mask(
     found = audit_tables(replace(published, low=least), rule, solutions=ends)
     if not found.passed:
         raise UnprotectedError(
-            f"{len(found.disclosed())} small counts stay exposed although all else is hidden; merge rows or columns of these "
-            "tables, or raise the threshold"
+            f"{how_many(len(found.disclosed()), 'small count stays', 'small counts stay')} exposed although all else is "
+            "hidden; merge rows or columns of these tables, or raise the threshold"
         )
     return MaskedCounts(tables, shown, found, ReaderAudit.together(readings))
 

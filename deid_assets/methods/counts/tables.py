@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from deid_assets.errors import CountsError
+from deid_assets.wording import how_many
 
 LARGEST_COUNT = 2**40
 """Counts are below this, so that their sums are exact as double-precision numbers."""
@@ -94,7 +95,9 @@ class CountTables:
         broken = (matrix @ self.counts) != 0
         if broken.any():
             names = ", ".join(repr(self.sums[i].name) for i in np.flatnonzero(broken)[:5])
-            raise CountsError(f"{broken.sum()} sums do not hold ({names}): their parts do not add up to their total")
+            raise CountsError(
+                f"{how_many(int(broken.sum()), 'sum does', 'sums do')} not hold ({names}): the parts do not add up to the total"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +153,7 @@ class PublishedCounts:
         cells, sums = tables
         persons = np.ones(len(cells), np.int64) if contribution is None else np.asarray(contribution, np.int64)
         if strange := {value for value in shown if isinstance(value, str) and value not in (SMALL, HIDDEN)}:
-            raise CountsError(f"{len(strange)} marks are neither {SMALL!r} nor {HIDDEN!r}")
+            raise CountsError(f"{how_many(len(strange), 'mark is', 'marks are')} neither {SMALL!r} nor {HIDDEN!r}")
         is_small = np.array([value == SMALL for value in shown], bool)
         is_hidden = np.array([value == HIDDEN for value in shown], bool)
         counts = np.array([0 if isinstance(value, str) else value for value in shown], np.float64)
@@ -241,4 +244,4 @@ def check_contributions(cells: Sequence[CellName], matrix: sparse.csr_array, con
 def _where(cells: Sequence[CellName], wrong: np.ndarray) -> str:
     """The first wrong cells, and how many there are."""
     found = np.flatnonzero(wrong)
-    return f"{len(found)} cells ({', '.join(str(cells[i]) for i in found[:3])}{' ...' if len(found) > 3 else ''})"
+    return f"{how_many(len(found), 'cell')} ({', '.join(str(cells[i]) for i in found[:3])}{' ...' if len(found) > 3 else ''})"

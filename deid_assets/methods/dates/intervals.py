@@ -29,6 +29,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.statistics.streams import philox_of
+from deid_assets.wording import how_many
 
 Anchor = Literal["month", "quarter", "half_year", "year"]
 MONTHS: dict[str, int] = {"month": 1, "quarter": 3, "half_year": 6, "year": 12}
@@ -199,7 +200,7 @@ def redraw(events: Events, width: np.ndarray | int, how: Redrawing, seed: bytes)
     first_day, last_day = how.window
     outside = events.service & ((events.day < first_day) | (events.day > last_day))
     if np.any(outside):
-        raise ValueError(f"{np.count_nonzero(outside)} services lie outside the window")
+        raise ValueError(f"{how_many(int(np.count_nonzero(outside)), 'service lies', 'services lie')} outside the window")
     firsts = events.firsts
     widths = np.broadcast_to(np.asarray(width, dtype=np.int64), firsts.shape)
     generator = philox_of(seed)

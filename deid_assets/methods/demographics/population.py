@@ -19,6 +19,7 @@ import pandas as pd
 
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
+from deid_assets.wording import how_many
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ def population_of(table: pd.DataFrame, demographics: CohortAttributes, open_ages
     outside = (youngest < ages[0]) | (oldest > ages[-1]) | (oldest < youngest)
     if outside.any():
         raise DeliveryError(
-            f"population table: {int(outside.sum()):,} rows have ages outside {ages[0]} to {ages[-1]}, or end before they start"
+            f"population table: {how_many(int(outside.sum()), 'row has', 'rows have')} ages outside {ages[0]} to {ages[-1]}, "
+            "or an end before the start"
         )
     numbers = number_groups(demographics, codes)
     order = np.lexsort((youngest, numbers))
@@ -168,8 +170,8 @@ def _codes(column: pd.Series, attribute: Attribute) -> np.ndarray:
     codes = attribute.codes_of(column)
     if np.any(codes < 0):
         raise DeliveryError(
-            f"population table: {int((codes < 0).sum()):,} rows have a {attribute.name} that is none of its "
-            f"{len(attribute.values):,} values"
+            f"population table: {how_many(int((codes < 0).sum()), 'row has', 'rows have')} a {attribute.name} that is none of "
+            f"its {len(attribute.values):,} values"
         )
     return codes
 
@@ -178,7 +180,10 @@ def _whole(column: pd.Series, name: str) -> np.ndarray:
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     broken = ~np.isfinite(numbers) | (numbers < 0) | (numbers != np.floor(numbers))
     if broken.any():
-        raise DeliveryError(f"population table: {int(broken.sum()):,} rows have no whole number of 0 or more in column {name}")
+        raise DeliveryError(
+            f"population table: {how_many(int(broken.sum()), 'row has', 'rows have')} no whole number of 0 or more in column "
+            f"{name}"
+        )
     return numbers.astype(np.int64)
 
 
@@ -189,11 +194,11 @@ def _check_ages(numbers: np.ndarray, youngest: np.ndarray, oldest: np.ndarray, a
     expected = np.where(starts, ages[0], np.roll(oldest, 1) + 1)
     twice = numbers[youngest < expected]
     holes = np.concatenate([numbers[youngest > expected], numbers[ends & (oldest < ages[-1])]])
-    for broken, what in ((twice, "count an age twice"), (holes, f"lack ages between {ages[0]} and {ages[-1]}")):
+    for broken, what in ((twice, "with an age twice"), (holes, f"without ages between {ages[0]} and {ages[-1]}")):
         if len(broken):
             raise DeliveryError(
-                f"population table: {len(np.unique(broken)):,} groups of geography, sex and ethnicity {what}; "
-                "give each group one row for each age or span of ages"
+                f"population table: {how_many(len(np.unique(broken)), 'group')} of geography, sex and ethnicity {what}; give "
+                "each group one row for each age or span of ages"
             )
 
 
@@ -201,8 +206,8 @@ def _check_groups(numbers: np.ndarray, demographics: CohortAttributes) -> None:
     lacking = int(np.prod(_sizes(demographics))) - len(np.unique(numbers))
     if lacking:
         raise DeliveryError(
-            f"population table: {lacking:,} groups of geography, sex and ethnicity have no rows; "
-            "give them rows with 0 people if nobody lives there"
+            f"population table: {how_many(lacking, 'group')} of geography, sex and ethnicity without rows; give them rows with "
+            "0 people if nobody lives there"
         )
 
 
@@ -286,7 +291,7 @@ def cells_of(cohort: pd.DataFrame, population: Population) -> Cells:
     codes = np.stack([attribute.codes_of(cohort[attribute.name]) for attribute in attributes], axis=1)
     if np.any(codes < 0):
         listed = "; ".join(
-            f"column {attribute.name}: {count:,} records"
+            f"column {attribute.name}: {how_many(count, 'record')}"
             for attribute, count in zip(attributes, (codes < 0).sum(axis=0), strict=True)
             if count
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, held_but_not_known
+from deid_assets.wording import how_many
 
 MISSING = -1
 """Code of a missing value; nobody knows it, and it excludes nobody."""
@@ -195,7 +196,8 @@ class EvaluationRecords:
         lacking = sum(self._held_but_not_known())
         if lacking:
             raise ValueError(
-                f"{lacking} histories of released members contain values that are not among those that may be known about them"
+                f"{how_many(lacking, 'history of a released member contains', 'histories of released members contain')} values "
+                "that are not among those that may be known"
             )
 
     def _held_but_not_known(self) -> Iterator[int]:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, as_codes
 from deid_assets.store.tables import Table, quoted
+from deid_assets.wording import how_many
 
 MISSING = ""
 """Value of a missing member-level quasi-identifier: a category like any other, released as a blank."""
@@ -200,7 +201,7 @@ def _complete(codes: np.ndarray) -> np.ndarray:
     """Return the codes after checking that every row has a value in the domain."""
     lacking = int(np.count_nonzero(np.ma.getmaskarray(codes))) if isinstance(codes, np.ma.MaskedArray) else 0
     if lacking:
-        raise ValueError(f"{lacking} values have no class; value_domains is of another delivery")
+        raise ValueError(f"{how_many(lacking, 'value has', 'values have')} no class; value_domains is of another delivery")
     return np.asarray(codes)
 
 
@@ -245,7 +246,7 @@ def histories(
         codes = arrays.pop(f"c{number}")
         unknown = int(np.count_nonzero(codes == -2))
         if unknown:
-            raise ValueError(f"{unknown} values of {column} have no class; value_domains is of another delivery")
+            raise ValueError(f"{how_many(unknown, 'value')} of {column} without a class; value_domains is of another delivery")
         found.append(_by_member(position, codes, members))
     return tuple(found)
 

@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from deid_assets.wording import how_many
+
 Level = TypeVar("Level", bound=int | None, covariant=True)
 
 
@@ -50,7 +52,7 @@ class Domain:
         sizes: list[int] = []
         for number, level in enumerate(levels):
             if len(level) != len(levels[0]):
-                raise ValueError(f"level {number} maps {len(level)} values, level 0 has {len(levels[0])}")
+                raise ValueError(f"level {number} maps {how_many(len(level), 'value')}, level 0 has {len(levels[0])}")
             present = np.unique(level)
             if len(present) and not np.array_equal(present, np.arange(len(present))):
                 raise ValueError(f"the codes of level {number} must be 0, 1, .. without gaps")
@@ -432,7 +434,9 @@ def _check_codes(data: LongitudinalData) -> None:
         _check_range(data.known[h].codes, domain, f"known histories {h}")
         lacking = held_but_not_known(data.held[h], data.targets, data.known[h], domain)
         if lacking:
-            raise ValueError(f"histories {h}: {lacking} targets have values that their untruncated history lacks")
+            raise ValueError(
+                f"histories {h}: {how_many(lacking, 'target has', 'targets have')} values that the untruncated history lacks"
+            )
 
 
 def _check_range(codes: np.ndarray, domain: Domain, what: str) -> None:

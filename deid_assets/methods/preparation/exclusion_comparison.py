@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from deid_assets.store.tables import Table, quoted
+from deid_assets.wording import how_many
 
 CONFIDENCE = 0.99
 """Confidence of the interval of a Kolmogorov-Smirnov distance."""
@@ -163,7 +164,10 @@ def binned_percentages(histogram: dict[str, NDArray], bins: TableBins) -> pd.Dat
     place = np.searchsorted(bins.lower, value, side="right") - 1
     below = int((place < 0).sum())
     if below:
-        raise ValueError(f"{below} histogram rows lie below the first bin, which begins at {bins.lower[0]}")
+        raise ValueError(
+            f"{how_many(below, 'histogram row lies', 'histogram rows lie')} below the first bin, which begins at "
+            f"{bins.lower[0]}"
+        )
     counts = [np.bincount(place[side], weights=n[side], minlength=len(bins.lower)) for side in (removed, ~removed)]
     return percentages(bins.labels, *counts)
 

@@ -21,6 +21,7 @@ from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.candidate.spreadsheet_text import broken_rules
 from deid_assets.reference.chapters import block, category, chapter, chapters_of
 from deid_assets.reference.codes import ICD10CM_PREFIX, DiagnosisSystem, bare, plain_code
+from deid_assets.wording import how_many
 
 
 class Rule(Protocol):
@@ -115,7 +116,8 @@ class Hierarchy:
         for level, name in enumerate(self.level_names[1:], start=1):
             broken = Counter(rule for label in self.rule.all_labels(level) or () for rule in broken_rules(label))
             found += [
-                f"level '{name}' has {count} labels that no release may contain: {rule}" for rule, count in broken.items()
+                f"level '{name}' has {how_many(count, 'label')} that no release may contain: {rule}"
+                for rule, count in broken.items()
             ]
         return found
 
@@ -324,15 +326,15 @@ class CodeTable:
         """Return what prevents this from being a hierarchy: missing or repeated values, or levels that do not nest."""
         ragged = sum(len(row) != len(names) for row in self.rows)
         if ragged:
-            return [f"{ragged} of {len(self.rows)} values do not have one label for each of the {len(names)} levels"]
+            return [f"{ragged} of {how_many(len(self.rows), 'value')} without one label for each of the {len(names)} levels"]
         found = []
         for level, name in enumerate(names):
             blank = sum(not row[level].strip() for row in self.rows)
             if blank:
-                found.append(f"level '{name}' skips {blank} of {len(self.rows)} values: they have no label there")
+                found.append(f"level '{name}' skips {blank} of {how_many(len(self.rows), 'value')} without a label there")
         repeated = len(self.rows) - len({row[0] for row in self.rows})
         if repeated:
-            found.append(f"{repeated} values are listed more than once")
+            found.append(f"{how_many(repeated, 'value is', 'values are')} listed more than once")
         for level in range(1, len(names)):
             pairs = {(row[level - 1], row[level]) for row in self.rows}
             split = sum(parents > 1 for parents in Counter(child for child, _ in pairs).values())
@@ -436,7 +438,7 @@ class Dates:
         dates = [_date(value) for value in values]
         found = [_date_text(date, self.units[level]) for date in dates if date is not None]
         if len(found) < len(dates):
-            raise DeliveryError(f"{len(dates) - len(found)} values are no dates")
+            raise DeliveryError(how_many(len(dates) - len(found), "value is no date", "values are no dates"))
         return found
 
     def all_values(self) -> None:

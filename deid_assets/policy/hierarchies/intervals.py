@@ -10,6 +10,8 @@ from itertools import islice
 
 import numpy as np
 
+from deid_assets.wording import how_many
+
 UNIT_DAYS = {"day": 1, "week": 7, "month": 28}
 """Days in a unit. A month has 28 days, so that days, weeks and two weeks nest in it (methods#hierarchies)."""
 
@@ -221,8 +223,8 @@ class Intervals:
             return [f"the cut points of level '{name}' must rise"]
         if cuts.starts[0] > self.first:
             return [
-                f"level '{name}' skips {cuts.starts[0] - self.first} values: it begins at {cuts.starts[0]}, but the "
-                f"hierarchy at {self.first}; a value without a class could not be published"
+                f"level '{name}' skips {how_many(cuts.starts[0] - self.first, 'value')}: it begins at {cuts.starts[0]}, but "
+                f"the hierarchy at {self.first}; a value without a class could not be published"
             ]
         if cuts.starts[0] < self.first:
             return [f"level '{name}' begins at {cuts.starts[0]}, before the hierarchy's first value {self.first}"]
@@ -235,10 +237,12 @@ def _label_problems(name: str, cuts: Cuts, wording: Wording) -> list[str]:
     """Return what is wrong with a level's labels: there must be one per class, and no two alike."""
     named, count = len(wording.texts), cuts.count
     if count is not None and named > count:
-        return [f"level '{name}' has {count} classes but {named} labels"]
+        return [f"level '{name}' has {how_many(count, 'class', 'classes')} but {how_many(named, 'label')}"]
     if named and wording.unit is None and named != count:
-        classes = "no last class" if count is None else f"{count} classes"
-        return [f"level '{name}' has {classes} but {named} labels; name every class, or give the unit of the others"]
+        classes = "no last class" if count is None else how_many(count, "class", "classes")
+        return [
+            f"level '{name}' has {classes} but {how_many(named, 'label')}; name every class, or give the unit of the others"
+        ]
     shown = range(LABELS_COMPARED if count is None else min(count, LABELS_COMPARED))
     texts = [wording.text(index, cuts.bounds(index)) for index in shown]
     alike = len(texts) - len(set(texts))

@@ -12,6 +12,7 @@ from deid_assets.policy.sections.longitudinal import Said, Section
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.reference.chapters import chapters_of
 from deid_assets.reference.codes import DiagnosisSystem
+from deid_assets.wording import how_many
 
 LARGEST = 1_000_000
 """Largest number that an interval hierarchy may name: it counts days or years."""
@@ -161,7 +162,10 @@ class CsvSpec(TextSpec, TableFile):
         self.read_file(info)
         columns = len(self.rows[0])
         if self.level_names is not None and len(self.level_names) != columns:
-            raise ValueError(f"file {self.file} has {columns} columns, but {len(self.level_names)} levels are named")
+            raise ValueError(
+                f"file {self.file} has {how_many(columns, 'column')}, but "
+                f"{how_many(len(self.level_names), 'level is', 'levels are')} named"
+            )
 
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""

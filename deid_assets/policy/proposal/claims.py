@@ -24,6 +24,7 @@ from deid_assets.sources.delivery import (
     MOST_YEARS,
 )
 from deid_assets.sources.diagnosis_systems import NAMES, SYSTEM_AT_LEAST
+from deid_assets.wording import how_many
 
 BASE = "heritage_public"
 """The shipped policy whose thresholds and hierarchies are proposed."""
@@ -273,7 +274,7 @@ def _further(text: Text, further: Sequence[Further]) -> None:
     for one in further:
         listed = {"file": one.table.file} | ({"table": one.table.table} if one.table.table else {}) | {"holds": one.holds}
         listed |= {"left_out": one.left_out} if one.left_out is not None else {}
-        text.lines.append(f"    - {scalar(listed)}  # {one.table.rows:,} row{'s' * (one.table.rows != 1)}")
+        text.lines.append(f"    - {scalar(listed)}  # {how_many(one.table.rows, 'row')}")
 
 
 def _repeats(mapped: Mapped, key: str) -> bool:
@@ -293,7 +294,7 @@ def _table(text: Text, name: str, mapped: Mapped, look: looking.Look, unit: str 
     if unit:
         key = mapped.look("member_id" if unit == "span" else "claim_id")
         told = "spans, several rows per person" if unit == "span" else "claim lines, several rows per claim"
-        count = f"{table.rows:,} rows, {key.distinct if key else 0:,} values of {key.name if key else ''}"
+        count = f"{how_many(table.rows, 'row')}, {how_many(key.distinct if key else 0, 'value')} of {key.name if key else ''}"
         text.check(f"rows are {told} ({count}), which are joined", inside)
         text.add("unit", unit, inside)
 
@@ -432,7 +433,7 @@ def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:
     used = {*mapped.columns.values(), *declared}
     left = [column.name for column in mapped.table.columns if column.name not in used and column.kind != "blank"]
     blank = sum(column.kind == "blank" for column in mapped.table.columns)
-    more = f" {blank} columns are blank." if blank else ""
+    more = f" {how_many(blank, 'column is', 'columns are')} blank." if blank else ""
     if left:
         text.comment(f"{mapped.table.shown}, not read: {names(left)}. Declare what recipients need (columns).{more}")
 

@@ -7,6 +7,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.policy.proposal.layouts import plain_name, signatures
 from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, DeliveredColumn, DeliveredTable, Look
 from deid_assets.policy.proposal.writing import Text, names
+from deid_assets.wording import how_many
 
 _FEW = 50  # values of a column that become any
 _OF_PEOPLE = 0.9  # distinct values per row from which a column identifies records
@@ -61,7 +62,7 @@ def propose_flat(text: Text, name: str, look: Look, table: DeliveredTable) -> No
         told = names([f"{column.name} ({_why_not(column)})" for column in left])
         text.check(f"not published: {told}. List a column here with a hierarchy of your own if it should be")
     if blank:
-        text.comment(f"{blank} columns are blank.")
+        text.comment(f"{how_many(blank, 'column is', 'columns are')} blank.")
     text.add("risk", {"k": 20, "max_suppressed": 0.04, "loss": "entropy"})
     text.lines.append("hierarchies:")
     for column, (hierarchy, why, content) in known:
@@ -113,7 +114,11 @@ def _hierarchy(name: str, column: DeliveredColumn) -> tuple[dict[str, object], s
         told = f"ranges of {', '.join(map(str, widths))}; " if widths else ""
         return hierarchy, f"whole numbers up to {column.at_most} at most; {told}then any (*)", _ranges(column.at_most, widths)
     if column.kind != "date" and column.distinct <= _FEW:
-        return _prefixes([None, 0]), f"{column.distinct} values; then any (*). A file with groups of them keeps more", None
+        return (
+            _prefixes([None, 0]),
+            f"{how_many(column.distinct, 'value')}; then any (*). A file with groups of them keeps more",
+            None,
+        )
     return None
 
 

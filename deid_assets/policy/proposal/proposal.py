@@ -12,6 +12,7 @@ from deid_assets.policy.proposal.layouts import Recognized, recognize
 from deid_assets.policy.proposal.looking import BESIDE, DeliveredTable, Look, look_at
 from deid_assets.policy.proposal.writing import Text
 from deid_assets.policy.scaffold import Heading, like_shipped, quoted_text, require_free_name, shipped_values, write_new
+from deid_assets.wording import how_many
 
 _KEYS = {"members": "member_id", "claims": "claim_id"}
 _UNITS = {"members": ("person", "span"), "claims": ("claim", "claim line")}
@@ -124,10 +125,10 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
         yield f"not used: {', '.join(f'{table.shown} ({_size(table)})' for table in others)}"
     for why in dict.fromkeys(look.passed_over.values()):
         passed = [name for name, reason in look.passed_over.items() if reason == why]
-        yield f"not looked at: {f'{len(passed)} files ._*' if why == BESIDE else ', '.join(passed)}: {why}"
+        yield f"not looked at: {how_many(len(passed), 'file ._*', 'files ._*') if why == BESIDE else ', '.join(passed)}: {why}"
     if look.packed:
         yield "A run reads no zip file of several tables: unpack it into a folder."
 
 
 def _size(table: DeliveredTable) -> str:
-    return f"{table.rows:,} row{'s' * (table.rows != 1)}, {len(table.columns)} columns"
+    return f"{how_many(table.rows, 'row')}, {how_many(len(table.columns), 'column')}"

@@ -29,6 +29,7 @@ from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import YEARS_BY_DEFAULT, ClaimsMap, SyntheticSource, TablesSource
 from deid_assets.store.events import events_file, number_of
+from deid_assets.wording import how_many
 
 if TYPE_CHECKING:
     from deid_assets.policy.kinds import AnyPolicy
@@ -251,8 +252,9 @@ def _enough_draws(policy: Policy) -> Iterator[Problem]:
         needed = math.ceil(math.log1p(-confidence) / math.log1p(-limit))
         yield Problem(
             ("risk", "gate", "draws"),
-            f"{gate.draws} draws are too few: even if none is flagged, the {confidence:g} upper bound of the last try is "
-            f"{bound:.4g}, above max_high_risk_share {limit:g}, so {_too_few(gate.statistic)}; at least {needed} are needed",
+            f"{how_many(gate.draws, 'draw is', 'draws are')} too few: even if none is flagged, the {confidence:g} upper bound "
+            f"of the last try is {bound:.4g}, above max_high_risk_share {limit:g}, so {_too_few(gate.statistic)}; at least "
+            f"{needed} are needed",
         )
     attack = policy.neighbor_attack
     for name, found in (("unconditional", attack.unconditional), ("given_membership", attack.given_membership)):

@@ -35,6 +35,7 @@ from deid_assets.sources.derivations import (
 )
 from deid_assets.sources.diagnosis_systems import canonical
 from deid_assets.store.tables import literal
+from deid_assets.wording import how_many
 
 LARGEST = 1_000_000
 """Largest whole number of a declared column: that of interval hierarchies."""
@@ -203,18 +204,21 @@ class Drugs(DeclaredColumn, TableFile):
         ambiguous = sum(is_ambiguous(row[0].strip()) for row in self.rows)
         if ambiguous:
             raise ValueError(
-                f"file {self.file}: {ambiguous:,} rows have NDCs of ten digits without hyphens, which stand for several codes: "
-                "write 11 digits, or hyphens"
+                f"file {self.file}: {how_many(ambiguous, 'row')} with an NDC of ten digits without hyphens, which stands for "
+                "several codes: write 11 digits, or hyphens"
             )
         unread = sum(ndc11(row[0].strip()) is None for row in self.rows)
         if unread:
-            raise ValueError(f"file {self.file}: {unread:,} rows have no NDC of 11 digits, or of ten with hyphens, in front")
+            raise ValueError(
+                f"file {self.file}: {how_many(unread, 'row')} without an NDC of 11 digits, or of ten with hyphens, in front"
+            )
         if len(self.drugs) < len(self.rows):
             raise ValueError(f"file {self.file} has an NDC twice, as 11 digits: each has one group")
         self.require_groups()
         if self.names_ingredients and (unnamed := sum(not re.search("[A-Za-z]{3}", row[2]) for row in self.rows)):
             raise ValueError(
-                f"file {self.file}: {unnamed:,} rows name no ingredient: write names, as RxNorm does, and no numbers or codes"
+                f"file {self.file}: {how_many(unnamed, 'row')} without a name of an ingredient: write names, as RxNorm does, "
+                "and no numbers or codes"
             )
         return self
 
@@ -312,15 +316,15 @@ class Concept(DeclaredColumn, TableFile):
         self.require_groups()
         if self.of == "drug":
             unread = sum(not re.search("[A-Za-z]{3}", row[2]) for row in self.rows)
-            told = "name no ingredient: write names, as RxNorm does"
+            told = "name of an ingredient: write names, as RxNorm does"
         else:
             codes = sorted({code for one in self.meanings.values() for code in one.stands_for})
             known = known_codes(codes, self.of)
             unknown = set(known.loc[~known["known"], "code"])
             unread = sum(not unknown.isdisjoint(one.stands_for) for one in self.meanings.values())
-            told = f"stand for codes that are no known {self.of} codes"
+            told = f"known {self.of} code for one of its codes"
         if unread:
-            raise ValueError(f"file {self.file}: {unread:,} rows {told}")
+            raise ValueError(f"file {self.file}: {how_many(unread, 'row')} without a {told}")
         return self
 
     @cached_property

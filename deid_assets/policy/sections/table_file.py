@@ -4,6 +4,7 @@ from pydantic import PrivateAttr, ValidationInfo
 
 from deid_assets.policy.files import read_rows
 from deid_assets.policy.sections.longitudinal import Said, Section
+from deid_assets.wording import how_many
 
 
 class TableFile(Section):
@@ -21,12 +22,12 @@ class TableFile(Section):
     def require_columns(self, numbers: tuple[int, ...], what: str) -> None:
         """Refuse a file with another number of columns than one of these; `what` says what they are."""
         if len(self.rows[0]) not in numbers:
-            raise ValueError(f"file {self.file} has {len(self.rows[0])} columns; {what}")
+            raise ValueError(f"file {self.file} has {how_many(len(self.rows[0]), 'column')}; {what}")
 
     def require_groups(self) -> None:
         """Refuse a file in which the second column, of groups, has blanks."""
         if no_group := sum(not row[1].strip() for row in self.rows):
-            raise ValueError(f"file {self.file}: {no_group:,} rows have no group")
+            raise ValueError(f"file {self.file}: {how_many(no_group, 'row has no group', 'rows have no group')}")
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:

@@ -25,6 +25,7 @@ from deid_assets.methods.counts.tables import CellName, Sum
 from deid_assets.release.keys import Secret
 from deid_assets.store import durable
 from deid_assets.store.digests import REGISTRY_AT_MOST, bytes_digest, canonical_json, kept_bytes, parse_json
+from deid_assets.wording import how_many
 
 FILE = "count_ledger.json"
 _LOCK = ".count_ledger.lock"
@@ -240,7 +241,7 @@ def _charged(budget: Budget, plan: Sequence[NoisyCell], sums: Sequence[Sum]) -> 
 
 
 def _require_hidden(draft: Draft, others: Sequence[PublishedFile], budget: Budget, watch: Watch | None) -> None:
-    beside = f"together with {len(others)} earlier files of the ledger"
+    beside = f"together with {how_many(len(others), 'earlier file')} of the ledger"
     try:
         disclosed = disclosed_together(draft.says, others, draft.true_counts, watch) if others else 0
         chance = chance_together([*others, draft.says], budget)
@@ -252,8 +253,8 @@ def _require_hidden(draft: Draft, others: Sequence[PublishedFile], budget: Budge
     if disclosed:
         what = "hide more (--threshold, --values), or publish noise" if draft.says.rule else "use wider noise (--sd)"
         raise RefusedByLedgerError(
-            f"{beside}, {disclosed} small counts would be given away, of cells or of people who came or went: {what}. Cells "
-            "that count other people need other names"
+            f"{beside}, {how_many(disclosed, 'small count')} would be given away, of cells or of people who came or went: "
+            f"{what}. Cells that count other people need other names"
         )
     if chance > CHANCE_AT_MOST:
         raise RefusedByLedgerError(

@@ -18,6 +18,7 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.counts.cells import definitions_of, shapes_of_cells, tables_of
 from deid_assets.release.counts.kinds import counting_of
 from deid_assets.release.counts.noise import DeliveryNoise
+from deid_assets.wording import how_many
 
 FILES = ("Attrition", "Characteristics", "Distributions", "Totals")
 """All files of counts; Totals only if the policy asks for some."""
@@ -195,8 +196,8 @@ def _in_files(policy: AnyPolicy, counts: pd.DataFrame) -> frozenset[CellName]:
     small = rule.is_small(classes["count"].to_numpy(np.int64), classes["contribution"].to_numpy(np.int64))
     if small.any():
         raise CountsError(
-            f"{int(small.sum())} classes hold few people, and the released files, which leave nobody out, tell how many: masks "
-            "hide nothing there; count at coarser levels, or use noise"
+            f"{how_many(int(small.sum()), 'class holds', 'classes hold')} few people, and the released files, which leave "
+            "nobody out, tell how many: masks hide nothing there; count at coarser levels, or use noise"
         )
     return (counted.TOLD_BY_FILES & names) | frozenset(names_of(classes))
 
@@ -232,8 +233,9 @@ def _require_nobody_left_out_is_counted(policy: AnyPolicy, counts: pd.DataFrame,
     told = few & [not isinstance(shown[name], str) for name in names_of(classes)]
     if told.any():
         raise CountsError(
-            f"{int(told.sum())} classes are shown of which few records were left out, and readers who count the released "
-            "files learn how few; count at other levels, leave nothing out (risk.max_suppressed: 0), or use noise"
+            f"{how_many(int(told.sum()), 'class is', 'classes are')} shown of which few records were left out, and readers who "
+            "count the released files learn how few; count at other levels, leave nothing out (risk.max_suppressed: 0), or use "
+            "noise"
         )
 
 

@@ -20,6 +20,7 @@ from deid_assets.release.keys import GENERATED, Secret, SigningKey
 from deid_assets.release.lineage.graph import RecordedRelease
 from deid_assets.release.registry import chain as registry_chain
 from deid_assets.store import digests, durable
+from deid_assets.wording import how_many
 
 HEAD_FILE = "journal.head"
 HEAD_FORMAT = "deid_assets journal head 1"
@@ -526,8 +527,8 @@ def _of_registry(known: Remembered, chain: registry_chain.Chain) -> Iterator[Los
         missing = known.lines + 1 - len(heads)
         yield Loss(
             REGISTRY,
-            f"the registry (registry.jsonl of the releases) lacks the last {missing} of {known.lines} lines that the home's "
-            "journal knows, such as withdrawals, rejections or refused tries: put it back from a backup",
+            f"the registry (registry.jsonl of the releases) lacks the last {missing} of {how_many(known.lines, 'line')} that "
+            "the home's journal knows, such as withdrawals, rejections or refused tries: put it back from a backup",
         )
     elif heads[known.lines] != known.registry:
         yield Loss(

@@ -23,6 +23,7 @@ from deid_assets.release.manifest.editions import FORMAT
 from deid_assets.release.registry.chain import GENESIS, Chain, Entry, read_chain, trust_in
 from deid_assets.release.registry.clock import parse_time
 from deid_assets.store import digests
+from deid_assets.wording import how_many
 
 _NUMBER = re.compile(r"\d{4,}\Z")
 MANIFEST = "manifest.json"
@@ -358,9 +359,9 @@ def _certificate(name: str, content: bytes, problems: str) -> Check:
     passed_over, keep_less = len(proof.passed_over) - useless, len(proof.kept_less)
     found += f" or is among the {passed_over:,} passed over" if passed_over else ""
     if keep_less:
-        found += f", of which {keep_less} pass{'es' * (keep_less == 1)} and keep{'s' * (keep_less == 1)} no more of the gain"
+        found += f", of which {how_many(keep_less, 'passes and keeps', 'pass and keep')} no more of the gain"
     if useless:
-        found += f", or keeps too little in one of {useless:,} column{'s' * (useless != 1)}"
+        found += f", or keeps too little in one of {how_many(useless, 'column')}"
     if proof.gap:
         found += "; the lattice is too large to list, so nodes may lose less by up to that much that were never evaluated"
     if certificates.is_by_class(content):
@@ -448,7 +449,7 @@ def _check_registry(
         head = Check(known, *(("skipped", "no head was given") if expected_head is None else ("unknown", unknown[0].reason)))
         return [problem, head], unknown
     broken = chain.problem or (
-        f"its last line is cut off: {len(chain.tail)} bytes without an end of line" if chain.tail else None
+        f"its last line is cut off: {how_many(len(chain.tail), 'byte')} without an end of line" if chain.tail else None
     )
     entry = _entry_of(content)
     problems = (_registry_problem(content, chain.entries), _withdrawal(chain, entry))

@@ -165,7 +165,7 @@ def test_claims_are_small_below_the_threshold_times_what_a_person_contributes():
     [
         ({"counts": np.array([10, -1, 11])}, "negative"),
         ({"counts": np.array([10.5, 1, 2])}, "whole numbers"),
-        ({"counts": np.array([10, 5, 6])}, "sums do not hold"),
+        ({"counts": np.array([10, 5, 6])}, "1 sum does not hold"),
         ({"contribution": np.array([1, 0, 1])}, "at least 1"),
     ],
 )

@@ -193,9 +193,9 @@ def test_all_or_none_of_a_group_is_found_in_shown_counts_only():
     [
         (lambda: Dimension("a", "All", {"x": "y", "y": "x"}), "belongs to itself"),
         (lambda: Dimension("a", "All", {"x": "y"}), "belongs to no other"),
-        (lambda: dimension_of("a", ["x", "q"], "All", {"x": "g"}), "1 codes are not in its hierarchy"),
+        (lambda: dimension_of("a", ["x", "q"], "All", {"x": "g"}), "1 code is not in its hierarchy"),
         (lambda: dimension_of("a", ["x"], "All", {"x": "y", "y": "x"}), "belongs to itself"),
-        (lambda: CrossTable((flat("a", "xy"),), (("x",),), "p"), "1 cells of single codes are missing"),
+        (lambda: CrossTable((flat("a", "xy"),), (("x",),), "p"), "1 cell of single codes is missing"),
         (lambda: CrossTable((flat("a", "x"),), (("x",), ("x",)), "p"), "a cell twice"),
         (lambda: CrossTable((flat("a", "x"),), (("x",), ("z",)), "p"), "do not have"),
         (lambda: CrossTable((flat("a", "x"), flat("a", "x")), (("x", "x"),), "p"), "different names"),

@@ -170,7 +170,7 @@ def test_wrong_parameters_are_refused():
         redraw(events, 7, MONTH, b"short")
     with pytest.raises(ValueError, match="at least 2"):
         redraw(events, 1, MONTH, SEED)
-    with pytest.raises(ValueError, match="1 services lie outside"):
+    with pytest.raises(ValueError, match="1 service lies outside"):
         redraw(Events([0], [WINDOW[0] - 1], [True]), 7, MONTH, SEED)
     for member, days in (([0, 0], [5, 5]), ([1, 0], [5, 6]), ([0, 0], [6, 5])):
         with pytest.raises(ValueError, match="unique days"):

@@ -34,15 +34,15 @@ def changed(**values):
         (changed(people=None), "2 rows have no whole number"),
         (changed(people="many"), "2 rows have no whole number"),
         (changed(youngest=9), "2 rows have ages outside 0 to 7"),
-        (changed(oldest=2), "2 rows have ages outside 0 to 7, or end before they start"),
+        (changed(oldest=2), "2 rows have ages outside 0 to 7, or an end before the start"),
         (changed(sex="X"), "2 rows have a sex that is none of its 2 values"),
         (changed(geography="c1"), "2 rows have a geography that is none of its 4 values"),
-        (changed(youngest=5), "2 groups .* lack ages between 0 and 7"),
-        (changed(youngest=3), "2 groups .* count an age twice"),
-        (changed(oldest=6), "2 groups .* lack ages"),
-        (pd.concat([TABLE, TABLE.iloc[[4]]]), "1 groups .* count an age twice"),
-        (TABLE.drop(index=[0, 9]), "2 groups .* lack ages"),
-        (TABLE[(TABLE["sex"] != "M") | (TABLE["geography"] != "b2")], "3 groups .* have no rows; give them rows with 0 people"),
+        (changed(youngest=5), "2 groups .* without ages between 0 and 7"),
+        (changed(youngest=3), "2 groups .* with an age twice"),
+        (changed(oldest=6), "2 groups .* without ages"),
+        (pd.concat([TABLE, TABLE.iloc[[4]]]), "1 group .* with an age twice"),
+        (TABLE.drop(index=[0, 9]), "2 groups .* without ages"),
+        (TABLE[(TABLE["sex"] != "M") | (TABLE["geography"] != "b2")], "3 groups .* without rows; give them rows with 0 people"),
     ],
 )
 def test_tables_that_cannot_be_right(table, message):
@@ -84,7 +84,7 @@ class TestCohort:
             (pd.DataFrame([PERSON]).drop(columns=["age", "sex"]), "no column age, sex"),
             (pd.DataFrame([PERSON, PERSON | {"geography": "CA"}] * 3), "column geography: 3 records$"),
             (pd.DataFrame([PERSON | {"age": 8}, PERSON | {"age": 5.5}, PERSON | {"sex": None}]),
-             "age: 2 records; .* sex: 1 records$"),
+             "age: 2 records; .* sex: 1 record$"),
         ],
     )  # fmt: skip
     def test_cohorts_that_are_refused(self, cohort, message):
@@ -94,7 +94,7 @@ class TestCohort:
 
     def test_dates_must_be_values_too(self):
         demographics = small_demographics(dated=True)
-        with pytest.raises(DeliveryError, match="column visit: 1 records$"):
+        with pytest.raises(DeliveryError, match="column visit: 1 record$"):
             cells_of(pd.DataFrame([PERSON | {"visit": 5, "birth": 1}]), population_of(TABLE, demographics, EVENLY))
 
     def test_spans_and_ages_are_those_of_the_fixture(self):

@@ -143,7 +143,7 @@ class TestDomainsOfAnotherDelivery:
             "later", "member_id VARCHAR, length_of_stay INTEGER, condition_group VARCHAR",
             [("m000", 4711, "AMI"), ("m000", None, "AMI"), ("m001", 4711, None)],
         )  # fmt: skip
-        with pytest.raises(ValueError, match="2 values of length_of_stay have no class") as caught:
+        with pytest.raises(ValueError, match="2 values of length_of_stay without a class") as caught:
             histories(later, made.profiles, made.domains, COLUMNS, len(made.members))
         assert "4711" not in str(caught.value)
 

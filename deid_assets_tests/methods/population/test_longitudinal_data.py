@@ -18,7 +18,7 @@ def toy():
     [
         ((), "level 0"),
         (([1, 0],), "level 0"),
-        (([0, 1], [0]), "level 1 maps 1 values, level 0 has 2"),
+        (([0, 1], [0]), "level 1 maps 1 value, level 0 has 2"),
         (([0, 1, 2], [0, 2, 2]), "without gaps"),
         # Fourteen-day bins that straddle thirty-day months, in small (methods#hierarchies).
         (([0, 1, 2, 3], [0, 0, 1, 1], [0, 1, 1, 1]), "level 2 separates values that level 1 joins"),

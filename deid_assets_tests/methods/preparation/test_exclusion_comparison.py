@@ -102,7 +102,7 @@ def test_values_fall_into_their_bin(bins, value, label):
 
 
 def test_a_value_below_the_bins_is_refused_and_not_shown():
-    with pytest.raises(ValueError, match="1 histogram rows lie below") as raised:
+    with pytest.raises(ValueError, match="1 histogram row lies below") as raised:
         exclusion_comparison.binned_percentages(histogram([(True, [-77])]), exclusion_comparison.AGE_DECADES)
     assert "77" not in str(raised.value)
 
