@@ -31,7 +31,7 @@ from deid_assets.methods.flat.classes import FlatTable
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.column_costs import Axis, Risk, column_costs, parts
 from deid_assets.methods.lattice.predictive_tagging import Node
-from deid_assets.methods.population.longitudinal_data import generalization_at
+from deid_assets.methods.population.longitudinal_data import Domain, Histories, generalization_at
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -68,8 +68,10 @@ class Costs:
     what
         What they are of them.
     values
-        Of a longitudinal policy, the share among draws about released people with each person-level value: column, value,
-        share; those of a column from the riskiest on. Values of too few people of the population are not listed.
+        Of a longitudinal policy, each released value of a column: column, value, share (among draws about people to be
+        released who have it) and part (of all draws at high risk, those about these people; people have several values of an
+        event's column). Those of a column about people from the riskiest on, of events from the rarest on. Values of too few
+        people of the population are not listed.
     """
 
     frame: pd.DataFrame
@@ -164,21 +166,35 @@ def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: byt
 def _shares_of_values(
     policy: Policy, computation: NodeComputation, node: Node, domains: pd.DataFrame, stream_key: bytes
 ) -> pd.DataFrame:
-    """The share of draws at high risk about the people with each person-level value, at its released level."""
+    """See `Costs.values`."""
     data, levels = computation.data, levels_at(policy, node)
-    chosen = generalization_at(data, computation.dimensions, node).demographics
+    chosen = generalization_at(data, computation.dimensions, node)
+    of_people = zip(policy.member_columns, data.demographic_domains, chosen.demographics, data.demographics.T, strict=True)
+    of_events = zip(policy.claim_names, data.history_domains, chosen.histories, data.held, strict=True)
+    columns = [(column, (np.arange(data.members), domain.levels[level][codes])) for column, domain, level, codes in of_people]
+    columns += [(column, _members_of_values(held, domain, level)) for column, domain, level, held in of_events]
+    flagged = computation.flagged_targets(node, stream_key, DRAWS).flagged
     found = []
-    for place, (column, domain, level) in enumerate(zip(policy.member_columns, data.demographic_domains, chosen, strict=True)):
-        codes = domain.levels[level][data.demographics[:, place]]
-        people, targets = np.bincount(codes, minlength=domain.sizes[level]), codes[data.targets]
+    for column, (members, codes) in columns:
         own = domains[(domains["quasi_identifier"] == column) & (domains["level"] == levels[column])]
         for code, label in sorted(set(zip(own["level_code"], own["label"].fillna("blank"), strict=True))):
-            if people[code] >= smallest_safe_class(policy) and (targets == code).any():
-                about = computation.keeping(targets == code, suppressed_count=True)
-                share = about.measure(node, stream_key, DRAWS_OF_VALUE).share
-                found.append((policy.quasi_identifier(column).release_as, label, share))
-    values = pd.DataFrame(found, columns=["column", "value", "share"])
-    return values.sort_values(["column", "share"], ascending=[True, False], kind="stable", ignore_index=True)
+            have = np.zeros(data.members, dtype=bool)
+            have[members[codes == code]] = True
+            people, about = int(have.sum()), have[data.targets]
+            if people >= smallest_safe_class(policy) and about.any():
+                share = computation.keeping(about, suppressed_count=True).measure(node, stream_key, DRAWS_OF_VALUE).share
+                part = flagged[about].sum() / max(1, flagged.sum())
+                first = -share if column in policy.member_columns else people
+                found.append((policy.quasi_identifier(column).release_as, label, share, part, first))
+    values = pd.DataFrame(found, columns=["column", "value", "share", "part", "first"])
+    return values.sort_values(["column", "first"], kind="stable", ignore_index=True).drop(columns="first")
+
+
+def _members_of_values(held: Histories, domain: Domain, level: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the members and codes of all values at a level that members have, each once; two arrays of one length."""
+    codes, members = domain.levels[level][held.codes].astype(np.int64), len(held)
+    pairs = np.unique(codes * members + np.repeat(np.arange(members), held.counts))
+    return pairs % members, pairs // members
 
 
 def costs_of_records(policy: FlatPolicy, tables: Mapping[str, Table]) -> Costs:

@@ -27,6 +27,7 @@ from deid_assets.policy.kinds import Kind
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import stream_key_of
 from deid_assets.store.home import StoreLock
+from deid_assets.wording import how_many
 
 _LAST: Mapping[Kind, str] = {"longitudinal": "suppressed_members", "flat": "record_generalization", "cohort": "policy_risks"}
 
@@ -52,18 +53,20 @@ def cost(task: Task, lock: StoreLock) -> int:
         )
         if len(costs.values):
             console.print(values_table(costs))
-    console.print(f"{time.monotonic() - started:.0f} seconds")
+    console.print(how_many(round(time.monotonic() - started), "second"))
     return code
 
 
 def values_table(costs: Costs) -> RichTable:
-    """The share at high risk by value of each column about people, to be printed."""
-    table = RichTable(title=f"The share {costs.what} among people with each value", title_justify="left")
+    """The share at high risk by value of each column, to be printed."""
+    title = f"The share {costs.what} among people with each value, and the part of all {costs.what} that is about them"
+    table = RichTable(title=title, title_justify="left")
     table.add_column("column", no_wrap=True)
     table.add_column("value")
     table.add_column("share", justify="right", no_wrap=True)
+    table.add_column("part", justify="right", no_wrap=True)
     for row in costs.values.itertuples():
-        table.add_row(escape(row.column), escape(row.value), f"{row.share:.4f}")
+        table.add_row(escape(row.column), escape(row.value), f"{row.share:.4f}", f"{row.part:.2f}")
     return table
 
 

@@ -116,7 +116,10 @@ def test_columns_and_tables_of_claims(tmp_path):
     adds = costs_of_events(printed, SMALL)
     tables = {name for name in adds if name.startswith("all of")}
     assert max(adds[table] for table in tables) >= max(adds[name] for name in adds.keys() - tables) > 0
-    by_sex = {value: float(share) for name, value, share in rows_of(printed, 3) if name == "Sex"}
+    values = rows_of(printed, 4)
+    by_sex = {value: float(share) for name, value, share, _ in values if name == "Sex"}
+    parts = {name: sum(float(part) for one, _, _, part in values if one == name) for name in ("Sex", "PlaceSvc")}
+    assert parts["Sex"] == pytest.approx(1, abs=0.01) and parts["PlaceSvc"] > 1, "people have claims at several places"
     overall = re.search(r"At these levels ([0-9.]+) of", unwrapped(printed))
     assert set(by_sex) == {"F", "M"} and [*by_sex.values()] == sorted(by_sex.values(), reverse=True), printed
     assert overall and min(by_sex.values()) - 0.005 <= float(overall[1]) <= max(by_sex.values()) + 0.005, "they average to all"
