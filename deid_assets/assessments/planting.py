@@ -266,16 +266,16 @@ def _release_days(policy: Policy, levels: Mapping[str, int], members: Sequence[P
     return rows
 
 
-def _of_claims(policy: Policy) -> dict[str, object]:
-    """That a row is a claim: canaries have the columns of all tables of events in one."""
-    return {EVENT_TABLE: "claims"} if policy.has_other_events else {}
+def _table_of(policy: Policy, claim: PlantedClaim) -> dict[str, object]:
+    """The table that a row is of, by default claims: canaries have the columns of all tables of events in one."""
+    return {EVENT_TABLE: str(claim.values.get(EVENT_TABLE, "claims"))} if policy.has_other_events else {}
 
 
 def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict[str, object]]:
     columns = _columns(policy, "claims")
     return [
         {"claim_id": f"claim {number}", "member_id": _member_id(claim.member), "year": claim.year}
-        | _of_claims(policy)
+        | _table_of(policy, claim)
         | {column: _value(claim.values, column) for column in columns}
         | {column: _day(policy, claim.day) for column in released_date_columns(policy)}
         | {identifier: claim.provider for identifier, _ in PROVIDERS.values()}
@@ -291,7 +291,7 @@ def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[
     }
     return [
         {"MemberID": PSEUDONYM + claim.member, "Year": f"Y{claim.year}", "CharlsonIndex": claim.charlson}
-        | _of_claims(policy)
+        | _table_of(policy, claim)
         | {qi.release_as: label(_value(claim.values, qi.column), levels[qi.column]) for qi in listed}
         | {column: _day(policy, claim.day) for column in released_date_columns(policy).values()}
         | {identifier: providers.get(claim.provider) for _, identifier in PROVIDERS.values()}

@@ -19,7 +19,7 @@ from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.candidate.released_tables import generalized_claims, kept_members
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import PROVIDERS
+from deid_assets.reference.known_columns import EVENT_TABLE, PROVIDERS
 from deid_assets.store.tables import Table, quoted, write_table, write_view
 
 NAME = "provider_graph_attack"
@@ -71,11 +71,6 @@ def assess(work: Work[Policy]) -> Assessed:
     return Assessed(measured, canaries, shown=shown)
 
 
-def pattern_names(policy: Policy) -> dict[str, str]:
-    """The columns of a pattern of care that the policy publishes, and their names in the release."""
-    return {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in policy.pattern_of_care}
-
-
 def recognized_providers(candidate: Candidate, draws: int, key: Callable[[str], bytes]) -> Recognitions:
     """Recognize providers of each kind, with each kind of knowledge, before and after suppression of identifiers.
 
@@ -87,10 +82,11 @@ def recognized_providers(candidate: Candidate, draws: int, key: Callable[[str], 
         Maps a purpose to the key of its random stream.
     """
     policy, tables = candidate.policy, candidate.tables
-    names = pattern_names(policy)
+    names = policy.released_pattern
     domains, release_claims = tables["value_domains"], tables["release_claims"]
     stored = [column for column, _ in PROVIDERS.values()]
-    own = {column: candidate.levels[column] for column in names}
+    own = {column: candidate.levels[column] for column in names if column != EVENT_TABLE}
+    as_it_is = [column for column in names if column == EVENT_TABLE]
     kept = kept_members(tables["member_profiles"], tables["suppressed_members"])
 
     # A release without any column of the pattern shows a single pattern: that there was a claim.
@@ -100,10 +96,10 @@ def recognized_providers(candidate: Candidate, draws: int, key: Callable[[str], 
     # Millions of claims have thousands of patterns, so labels are joined to distinct values.
     def register(*identifiers: str) -> str:
         distinct = distinct_values_of(tables["known"], "delivered_patterns", [*names, *identifiers])
-        return f"({with_any(generalized_claims(distinct, domains, own, identifiers))})"
+        return f"({with_any(generalized_claims(distinct, domains, own, [*as_it_is, *identifiers]))})"
 
     before, patterns = candidate.scratch("unsuppressed_claims"), candidate.scratch("patterns_of_care")
-    write_table(before, with_any(generalized_claims(tables["held"], domains, own, stored, kept)))
+    write_table(before, with_any(generalized_claims(tables["held"], domains, own, [*as_it_is, *stored], kept)))
     after = write_view(candidate.scratch("suppressed_claims"), with_any(f"SELECT * FROM {release_claims.sql}"))
     pattern, released_pattern = (list(names), list(names.values())) if names else (["any_claim"], ["any_claim"])
     count = write_table(patterns, provider_graph.numbered_patterns(register(), pattern))
@@ -199,7 +195,7 @@ def providers_of_canaries(
     like: Candidate, attack: Callable[[Candidate], tuple[Recognitions, Iterable[Measurement]]]
 ) -> Findings:
     """Whether providers are recognized by distinct patterns, by combined patterns, and by shared patients."""
-    policy, pattern = like.policy, list(pattern_names(like.policy))
+    policy, pattern = like.policy, list(like.policy.released_pattern)
     values = planting.own_values()
     # Each entry is a claim: provider, member, values. In the graph, "many" has four patients, "first" and "second"
     # share their only one, and "few" shares its only one with "several", who has two.
@@ -264,7 +260,7 @@ PROVIDER_GRAPH_ATTACK = Assessment(
         "A provider who is recognized narrows who the patients are.",
         "Hay M et al. Resisting structural re-identification in anonymized social networks. PVLDB 2008;1(1). " + OWNERS_DECIDE,
     ),
-    version="5",
+    version="6",
     policy_sections=("provider_graph", "provider_suppression"),
     inputs=(
         "member_profiles", "known", "held", "value_domains", "chosen_generalization",

@@ -297,6 +297,12 @@ class Policy(ReleasePolicy):
         return (*PATTERN, *self.text_of_other_events, *((EVENT_TABLE,) if self.has_other_events else ()))
 
     @property
+    def released_pattern(self) -> dict[str, str]:
+        """The columns of a pattern of care that a release shows, and their names in it."""
+        names = {qi.column: qi.release_as for qi in self.quasi_identifiers.claims} | {EVENT_TABLE: EVENT_TABLE}
+        return {column: name for column, name in names.items() if column in self.pattern_of_care}
+
+    @property
     def text_of_other_events(self) -> tuple[str, ...]:
         """The quasi-identifiers of other tables of events than claims that are text: no numbers and no dates."""
         others = (column for table in self.event_tables[1:] for column in self.claim_columns_of(table))

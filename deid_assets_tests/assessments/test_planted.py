@@ -123,6 +123,9 @@ class TestWorkingAttacks:
         own = policy_from(changed(SMALL, provider_graph={"patterns_known": known}))
         assert Canaries(store, own).provider_graph_attack().share == 1
 
+    def test_patterns_of_several_tables_of_events(self, store):
+        assert Canaries(store, policy("claims_and_fills")).provider_graph_attack().share == 1
+
     @pytest.mark.parametrize("limits", [{"sensitive": ["place"]}, {"sensitive": ["place", "charlson"], "l_kind": "entropy"}])
     def test_whichever_attributes_are_sensitive(self, store, limits):
         found = Canaries(store, policy_from(changed(SMALL, attribute_disclosure=limits))).attribute_disclosure()
@@ -430,6 +433,15 @@ class TestBrokenAttacks:
             lambda value: f"(-{honest(value)})" if value == "CharlsonIndex" else honest(value),
         )  # fmt: skip
         self.broken(canaries, "attribute_disclosure")
+
+    def test_patterns_of_care_that_overlook_their_table(self, store, monkeypatch):
+        shown = provider_graph.shown_patterns
+
+        def without(claims, *others):
+            return shown(f"(SELECT * REPLACE ('claims' AS event_table) FROM {claims})", *others)
+
+        monkeypatch.setattr(provider_graph, "shown_patterns", without)
+        self.broken(Canaries(store, policy("claims_and_fills")), "provider_graph_attack")
 
     @pytest.mark.parametrize("column", ["place", "specialty", "procedure_group", "condition_group"])
     def test_patterns_of_care_that_overlook_a_column(self, canaries, monkeypatch, column):

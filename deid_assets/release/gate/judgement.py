@@ -234,9 +234,8 @@ def provider_refusals(
     policy: Policy, staged: Staged, levels: Mapping[str, int], reference: Table, domains: Table
 ) -> list[Refusal]:
     """Refuse identifiers shown with a pattern of care that too few providers, vendors or PCPs share."""
-    columns = {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims} | {EVENT_TABLE: EVENT_TABLE}
-    # A column that is not released cannot be part of a pattern in the release.
-    pattern = tuple(column for column in policy.pattern_of_care if column in columns)
+    columns = policy.released_pattern
+    pattern = tuple(columns)
     if not pattern:
         return []
     settings = policy.provider_suppression
