@@ -30,8 +30,9 @@ class NodesToTry:
     not_tried
         The reason by node, for nodes that are not tried.
     left_open
-        Number of nodes whose decision the search left open; among those that lose more, no candidate is tried. Of a lattice
-        that is not listed, the number of nodes that are not in the table, if any of these passes.
+        Number of nodes that keep enough information and whose decision the search left open; among those that lose more, no
+        candidate is tried. Of a lattice that is not listed, the number of nodes that are not in the table, if any of these
+        passes.
     """
 
     as_they_are: tuple[Node, ...]
@@ -61,7 +62,7 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
     tried = nodes[may_be_tried]
     # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie
     # above it: nothing shows that it is minimal.
-    open_ = nodes["decision"] == "open"
+    open_ = (nodes["decision"] == "open") & ~too_little
     # The certificate of a lattice that is not listed says how much less such a node could lose.
     decided = tried["loss"] < nodes.loc[open_, "loss"].min() if open_.any() and policy.lists_lattice else True
     candidate = (tried["decision"] == "candidate") & decided
@@ -71,7 +72,7 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
         reachable = candidate | ~_needing(policy, nodes, levels)[1].loc[tried.index]
     elif policy.prefers_detail:
         no_more, more = _needing(policy, nodes, levels)
-        left_open = nodes.loc[~(no_more | more) & policy.lists_lattice, "loss"]
+        left_open = nodes.loc[~(no_more | more | too_little) & policy.lists_lattice, "loss"]
         reachable = candidate | (no_more & (nodes["loss"] < left_open.min() if len(left_open) else True)).loc[tried.index]
     else:
         # Suppressing a share s of the members lowers the share at high risk by at most s.

@@ -111,6 +111,7 @@ def value_domains(step: Step[Policy], members: Table, member_profiles: Table, kn
 
 @stage_asset(
     policy_sections=["dimensions", "risk", "adversary", "detail_at_least", "publish_however_coarse", "releases"],
+    version="2",
     kinds=("duckdb", "numpy"),
     inputs=("reachable_risk", "members", "eligible_claims", *kernel_input.POPULATION),
 )
@@ -137,12 +138,14 @@ def generalization_lattice(step: Step[Policy], **tables: Table) -> pd.DataFrame:
             _suppression(policy),
             StepLog(step.context, "nodes"),
         )
-        if policy.lists_lattice:
-            search = search_lattice(computation, loss.of_every_node(), rule, risk.search.exhaustive)
-        else:
+        useful = computation.dimensions
+        if policy.detail_required:
             kept = kept_by_level(policy, computation.data, tables)
-            useful = useful_dimensions(policy, computation.dimensions, kept, len(computation.data.targets))
-            tops = top_node([replace(dimension, levels=max(1, dimension.levels)) for dimension in useful])
+            useful = useful_dimensions(policy, useful, kept, len(computation.data.targets))
+        tops = top_node([replace(dimension, levels=max(1, dimension.levels)) for dimension in useful])
+        if policy.lists_lattice:
+            search = search_lattice(computation, loss.of_every_node(), rule, risk.search.exhaustive, tops)
+        else:
             asked = [] if (pinned := _pinned(policy, step.workplace)) is None else [pinned]
             search = search_large_lattice(computation, loss, rule, tops, asked)
     nodes = nodes_frame(search)

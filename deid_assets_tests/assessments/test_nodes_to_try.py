@@ -9,10 +9,25 @@ import pytest
 
 from deid_assets.assessments.kernel_input import lattice_dimensions
 from deid_assets.assessments.nodes_to_try import nodes_to_try, useful_dimensions
+from deid_assets.methods.adversary.two_readings import Adversary
+from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
+from deid_assets.methods.lattice.choice import choose_generalization
+from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, nodes_frame, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, node_text
-from deid_assets.methods.population.longitudinal_data import Dimension, generalization_at, top_node, without_coarser_levels
+from deid_assets.methods.population.longitudinal_data import (
+    Dimension,
+    Domain,
+    Histories,
+    LongitudinalData,
+    generalization_at,
+    top_node,
+    without_coarser_levels,
+)
 from deid_assets.policy.loading import policy_from
+from deid_assets_tests.methods.cases import KEY
+from deid_assets_tests.methods.lattice.test_choice import MAX_SHARE, judge_of
 from deid_assets_tests.methods.lattice.test_diagnosis import population
 from deid_assets_tests.policy.policy_texts import example_policy, public_values
 from deid_assets_tests.scenarios.policies import SMALL, changed
@@ -125,3 +140,64 @@ def test_hierarchies_end_where_the_levels_of_their_dimension_end():
     assert top_node([replace(dimension, levels=1)]) == (0,)
     assert generalization_at(cut, [replace(dimension, levels=1)], (0,)).histories[0] == 0
     assert without_coarser_levels(data, [dimension]).history_domains[0].sizes == data.history_domains[0].sizes
+
+
+class Counted(NodeComputation):
+    """A node computation that counts how often a node is measured."""
+
+    measurements = 0
+
+    def measure(self, *of, **options):
+        Counted.measurements += 1
+        return super().measure(*of, **options)
+
+    def flagged_targets(self, *of, **options):
+        Counted.measurements += 1
+        return super().flagged_targets(*of, **options)
+
+    def running_counts(self, *of, **options):
+        Counted.measurements += 1
+        return super().running_counts(*of, **options)
+
+
+def three_histories(seed: int) -> Counted:
+    """600 members with three histories, of which the first has rarer values; in hierarchies of four levels."""
+    generator = np.random.default_rng(seed)
+    domain = Domain((np.arange(12), np.arange(12) // 2, np.arange(12) // 4, np.zeros(12, int)))
+    held = tuple(
+        Histories.of([np.minimum(generator.geometric(rare, generator.integers(1, 5)) - 1, 11).tolist() for _ in range(600)])
+        for rare in (0.1, 0.7, 0.7)
+    )
+    targets = np.arange(0, 600, 2)
+    known, power = tuple(own.take(targets) for own in held), tuple(np.ones(300, int) for _ in held)
+    data = LongitudinalData(np.zeros((600, 0), int), (), held, (domain,) * 3, targets, known, power)
+    return Counted(data, [Dimension(name, (), (h,), 4) for h, name in enumerate("abc")], k=60)
+
+
+@pytest.mark.parametrize("top", [1, 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_where_what_loses_least_says_too_little_the_choice_is_that_of_every_node_decided_with_fewer_measurements(seed, top):
+    """The best candidates have the first history at its coarsest level, which is not useful."""
+    computation = three_histories(seed)
+    losses = LatticeLoss(computation.data, computation.dimensions).of_every_node()
+    useful = [replace(dimension, levels=1 + top if dimension.name == "a" else 4) for dimension in computation.dimensions]
+    policy = policy_from(changed(SMALL, risk__max_high_risk_share=MAX_SHARE, risk__suppression={"at_most": 0.05}))
+    adversary = Adversary(computation.data.known[0].counts, 1, "nearest")
+    judge = replace(judge_of(computation, 0.05), adversary=adversary)
+
+    def chosen(enough: int | None, tops: tuple[int, ...] | None):
+        Counted.measurements = 0
+        rule = SearchRule(KEY, 0.8 * MAX_SHARE, draws_at_most=40_000, enough=enough, in_reach=MAX_SHARE + 0.05)
+        nodes = nodes_frame(search_lattice(computation, losses, rule, tops=tops)).sort_values(["loss", "height", "node"])
+        to_try = nodes_to_try(policy, nodes, useful, {})
+        found, _, _ = choose_generalization(judge, to_try.as_they_are, to_try.without_flagged)
+        return next((one.node for one in found), None), to_try, Counted.measurements
+
+    every, of_every, _ = chosen(None, None)
+    _, of_before, measured_before = chosen(2, None)
+    now, of_now, measured = chosen(2, top_node(useful))
+    assert now == every is not None
+    assert of_now.as_they_are == of_every.as_they_are[: len(of_now.as_they_are)] != ()
+    if top == 1:
+        assert of_before.as_they_are == (), "so that suppression decided, although a candidate says enough"
+    assert bool(of_before.as_they_are) or measured < measured_before

@@ -29,6 +29,7 @@ from deid_assets.methods.lattice.predictive_tagging import (
     node_text,
     tagged_lattice,
 )
+from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import Decision, SequentialRule
 
@@ -109,7 +110,7 @@ class LatticeSearch:
     nodes
         Every node, in lexicographic order; of a lattice that is not listed, those that were looked at.
     chosen
-        The candidate with the least loss (ties: lowest height, then lexicographic); None if there is no candidate.
+        The useful candidate with the least loss (ties: lowest height, then lexicographic); None if there is none.
     lower_neighbors
         The nodes directly below the chosen one, each measured itself: none is a candidate.
     minimal
@@ -337,10 +338,12 @@ _NONE = -1
 class _Search(Measurements):
     """The state of one search: the measurements so far, and what they imply for every node."""
 
-    def __init__(self, computation: NodeComputation, rule: SearchRule, losses: np.ndarray, exhaustive: bool):
+    def __init__(
+        self, computation: NodeComputation, rule: SearchRule, losses: np.ndarray, exhaustive: bool, useful: np.ndarray
+    ):
         sequential = SequentialRule(rule.threshold, rule.error / losses.size)
         super().__init__(computation, rule, lambda _: sequential, losses.size, exhaustive)
-        self._losses, shape = losses, losses.shape
+        self._losses, self._useful, shape = losses, useful, losses.shape
         # For each kind of decision, the number of the first measured node that implies it.
         self._sources = {decision: np.full(shape, _NONE, dtype=np.int32) for decision in STRONGEST_FIRST}
         self._open = np.ones(shape, dtype=bool)
@@ -373,8 +376,8 @@ class _Search(Measurements):
         return implied
 
     def best(self) -> Node | None:
-        """The candidate with the least loss."""
-        passing = self.decisions() == "candidate"
+        """The useful candidate with the least loss."""
+        passing = (self.decisions() == "candidate") & self._useful
         candidates = np.argwhere(passing)
         if not len(candidates):
             return None
@@ -395,7 +398,11 @@ class _Search(Measurements):
 
 
 def search_lattice(
-    computation: NodeComputation, losses: np.ndarray, rule: SearchRule, exhaustive: bool = False
+    computation: NodeComputation,
+    losses: np.ndarray,
+    rule: SearchRule,
+    exhaustive: bool = False,
+    tops: Sequence[int] | None = None,
 ) -> LatticeSearch:
     """Find the candidate with the least loss, and what is known of every node.
 
@@ -410,6 +417,9 @@ def search_lattice(
         Each node gets an equal part of its error. If it does not say how many candidates are enough, every node is decided.
     exhaustive
         Whether to decide every node by all `draws_at_most` of its own draws, without tagging.
+    tops
+        For each dimension the highest useful level; those above keep too little information. If the best useful candidate is
+        not among those found, the search goes on among the useful nodes. None: all levels are useful.
 
     Returns
     -------
@@ -423,19 +433,22 @@ def search_lattice(
     shape = tuple(dimension.levels for dimension in computation.dimensions)
     if losses.shape != shape:
         raise ValueError(f"the lattice has the shape {shape}, but its losses have {losses.shape}")
-    search = _Search(computation, rule, losses, exhaustive)
+    within = everything_below(top_node(computation.dimensions) if tops is None else tuple(tops))
+    useful = np.zeros(shape, dtype=bool)
+    useful[within] = True
+    search = _Search(computation, rule, losses, exhaustive, useful)
 
     def decide(passes: Callable[[Node], bool], enough: int | None = None) -> None:
         if exhaustive:
             for node in all_nodes([levels - 1 for levels in shape]):
                 passes(node)
         else:
-            tagged_lattice(losses, passes, enough)
+            tagged_lattice(losses, passes, enough, useful)
 
     decide(search.is_candidate, rule.enough)
     chosen = search.with_certificate(search.best)
     if chosen is None and rule.in_reach is not None and not exhaustive:
-        tagged_lattice(losses, search.is_in_reach)
+        tagged_lattice(losses[within], search.is_in_reach)
     if rule.suppression is not None:
         # The number of members never increases on the way up (`fewest_to_suppress`), so that tags are sound here, too.
         decide(partial(search.needs_no_more, allowed=rule.suppression), rule.suppression.enough)

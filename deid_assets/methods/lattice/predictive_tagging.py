@@ -182,11 +182,23 @@ class Tagging:
         self._order, self._passes = order, passes
         self._test(tuple(size - 1 for size in order.shape))
 
-    def decide(self, node: Node) -> int:
-        """Return the tag of a node; if it is open, bisect a chain of open nodes from it upwards."""
-        if self.tags[node] == OPEN:
-            bisect_chain(node, self.tags.shape, lambda upper: self.tags[upper] == OPEN, self._order.__getitem__, self._test)
-        return int(self.tags[node])
+    def find(self, enough: int | None, among: np.ndarray) -> None:
+        """Tag nodes in their order until enough pass; only some count, those of an array of the lattice's shape, bool."""
+        while True:
+            wanted = (self.tags == OPEN) & among
+            passing = self._order[(self.tags == PASSES) & among]
+            if enough is not None and len(passing) >= enough:
+                # Ties are decided too: a node that may stay open never lies below one of those found.
+                wanted &= self._order <= np.partition(passing, enough - 1)[enough - 1]
+            places = np.flatnonzero(wanted)
+            if not len(places):
+                return
+            first = places[np.argmin(self._order.ravel()[places])]
+            node = tuple(int(level) for level in np.unravel_index(first, self.tags.shape))
+            bisect_chain(
+                node, self.tags.shape, lambda upper: self.tags[upper] == OPEN and among[upper], self._order.__getitem__,
+                self._test,
+            )  # fmt: skip
 
     def _test(self, node: Node) -> bool:
         good = self._passes(node)
@@ -195,7 +207,9 @@ class Tagging:
         return good
 
 
-def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: int | None = None) -> np.ndarray:
+def tagged_lattice(
+    order: np.ndarray, passes: Callable[[Node], bool], enough: int | None = None, useful: np.ndarray | None = None
+) -> np.ndarray:
     """Tag the nodes of a lattice, testing as few as the tags allow.
 
     Parameters
@@ -206,6 +220,8 @@ def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: in
         The test; called at most once per node.
     enough
         Number of passing nodes to find. Nodes that come after so many in the order may stay open. None: all are tagged.
+    useful
+        Array of the same shape, bool. If the first of these to pass is not among the nodes found, as many are found among them.
 
     Returns
     -------
@@ -220,18 +236,12 @@ def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: in
     [[-1, 1], [0, 1]]
     """
     tagging = Tagging(order, passes)
-    tags = tagging.tags
-    while True:
-        wanted = tags == OPEN
-        passing = order[tags == PASSES]
-        if enough is not None and len(passing) >= enough:
-            # Ties are decided too: a node that may stay open never lies below one of those found.
-            wanted &= order <= np.partition(passing, enough - 1)[enough - 1]
-        places = np.flatnonzero(wanted)
-        if not len(places):
-            return tags
-        first = places[np.argmin(order.ravel()[places])]
-        tagging.decide(tuple(int(level) for level in np.unravel_index(first, order.shape)))
+    tagging.find(enough, np.ones(order.shape, dtype=bool))
+    if useful is not None:
+        passing, left = (order[useful & (tagging.tags == tag)] for tag in (PASSES, OPEN))
+        if len(left) and not (len(passing) and passing.min() < left.min()):
+            tagging.find(enough, useful)
+    return tagging.tags
 
 
 def bisect_chain(

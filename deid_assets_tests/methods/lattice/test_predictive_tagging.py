@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.lattice.predictive_tagging import (
+    FAILS,
     OPEN,
     PASSES,
     all_nodes,
@@ -85,3 +86,30 @@ def test_a_node_that_stays_open_comes_after_enough_that_pass_even_if_many_are_eq
     tags = tagged_lattice(order, lambda node: sum(node) >= needed, enough)
     first = np.sort(order[tags == PASSES])[:enough]
     assert np.all(order[tags == OPEN] > first.max(initial=-1.0)) and (len(first) == enough or not np.any(tags == OPEN))
+
+
+@given(monotone_questions(), st.data())
+@settings(max_examples=examples.of(300), deadline=None)
+def test_if_nothing_useful_is_among_the_best_that_pass_the_best_useful_ones_are_found(question, data):
+    """Useful are all nodes up to a level of each dimension, as those that keep enough information."""
+    heights, seeds = question
+    tops = [data.draw(st.integers(0, height)) for height in heights]
+    enough = data.draw(st.integers(1, 3))
+    weights = [data.draw(st.integers(0, 5)) for _ in heights]
+    order = sums_of_losses([weight * np.arange(height + 1) for weight, height in zip(weights, heights, strict=True)])
+    asked = []
+
+    def passes(node):
+        asked.append(node)
+        return any(below_or_equal(seed, node) for seed in seeds)
+
+    useful = np.zeros(order.shape, dtype=bool)
+    useful[tuple(slice(top + 1) for top in tops)] = True
+    found = tagged_lattice(order, passes, enough, useful)
+    assert len(asked) == len(set(asked))
+    passing = np.zeros(order.shape, dtype=bool)
+    for node in all_nodes(heights):
+        passing[node] = any(below_or_equal(seed, node) for seed in seeds)
+    assert passing[found == PASSES].all() and not passing[found == FAILS].any()
+    before_the_best = order <= order[passing & useful].min(initial=np.inf)
+    assert (found[useful & before_the_best] != OPEN).all(), "no useful node is open that comes before the best, or beside it"
