@@ -1,7 +1,7 @@
 """Demographic classes of the members about to be released, and what absence and membership changes disclose."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -164,18 +164,15 @@ class MemberRisk:
     ----------
     demographics
         By demographics alone.
-    with_number_of_claims
-        By demographics and the bin of the number of claims.
+    with_numbers
+        By demographics and bins of numbers of events, by the measurement as `numbers_measured` names it.
     with_ordered_services
         By demographics and three consecutive services, if dates are released.
-    with_number_of_events
-        By demographics and the bin of the number of rows of another table of events, or of all together.
     """
 
     demographics: DemographicRisk
-    with_number_of_claims: DemographicRisk
+    with_numbers: Mapping[str, DemographicRisk]
     with_ordered_services: OrderedRisk | None = None
-    with_number_of_events: Mapping[str, DemographicRisk] = field(default_factory=dict)
 
 
 def demographics_of(candidate: Candidate) -> MemberRisk:
@@ -186,22 +183,18 @@ def demographics_of(candidate: Candidate) -> MemberRisk:
     sizes = population.arrays(demographic_class_sizes(population, released, policy.member_columns))
     return MemberRisk(
         demographic_risk(sizes["population_size"], sizes["released_size"], kernel_input.smallest_safe_class(policy)),
-        number_of_claims.number_of_events_risk(candidate, population, released),
-        number_of_claims.ordered_services_risk(candidate, population, released) if policy.dates else None,
         {
-            events: number_of_claims.number_of_events_risk(candidate, population, released, events)
-            for events in number_of_claims.numbered_events(policy)
+            name: number_of_claims.number_of_events_risk(candidate, population, released, section)
+            for name, section in number_of_claims.numbers_measured(policy).items()
         },
+        number_of_claims.ordered_services_risk(candidate, population, released) if policy.dates else None,
     )
 
 
 def measurements_with_claims(policy: Policy, risk: MemberRisk) -> tuple[Measurement, ...]:
-    """What demographics disclose together with the number of claims, and with ordered services if dates are released."""
+    """What demographics disclose together with numbers of events, and with ordered services if dates are released."""
     ordered = risk.with_ordered_services
-    numbered = (
-        *number_of_claims.number_of_claims_measurements(policy, risk.with_number_of_claims),
-        *number_of_claims.number_of_events_measurements(risk.with_number_of_events),
-    )
+    numbered = number_of_claims.number_of_events_measurements(policy, risk.with_numbers)
     return numbered if ordered is None else (*numbered, *number_of_claims.ordered_services_measurements(policy, ordered))
 
 
@@ -247,7 +240,8 @@ def demographics_of_canaries(
 
     Of four who were released before and had not left, one is not delivered any more, and one of the others is newly removed.
 
-    Where dates are released, those of `ordered_services_of_canaries` follow.
+    Where there are other tables of events, those of `numbers_of_canaries` follow; where dates are released, those of
+    `ordered_services_of_canaries`.
     """
     policy = like.policy
     enough = kernel_input.smallest_safe_class(policy)
@@ -295,6 +289,8 @@ def demographics_of_canaries(
             }
         before = Before(0, earlier_rolls(planting.members_of(groups), tags), ever, leavers)
         found = planting.as_certain(certain, attack(planted.on({**planted.tables, **beside}), before))
+    if policy.has_other_events:
+        found += number_of_claims.numbers_of_canaries(like, lambda planted: attack(planted, before))
     if policy.dates is None:
         return found
     return found + number_of_claims.ordered_services_of_canaries(like, lambda planted: attack(planted, before))
@@ -335,8 +331,9 @@ def _noisy(policy: Policy) -> Iterator[Measurement]:
         made_up(name, "share of released members", number_of_claims.METHOD)
         for name in (number_of_claims.ORDERED if policy.dates else ())
     )
-    for events in number_of_claims.numbered_events(policy):
-        yield made_up(number_of_claims.numbered_share(events), "share of released members", "number_of_claims")
+    for name in number_of_claims.numbers_measured(policy):
+        if name not in (number_of_claims.NUMBERED, number_of_claims.LISTED_NUMBERS):  # which gates show
+            yield made_up(name, "share of released members", "number_of_claims")
     if policy.counts_population:
         yield made_up("counted_uniques", "members", "demographic_risk")
 
@@ -384,7 +381,18 @@ DEMOGRAPHIC_RISK = Assessment(
             "members of the population.",
             "Released members whose demographics and number of claims, to within a bin, are shared by too few members of the "
             "population.",
-            lambda policy: None if policy.number_of_claims is None else policy.risk.max_high_risk_share,
+            lambda policy: number_of_claims.limit_of(policy, number_of_claims.NUMBERED),
+            noise=("share of released members", "number_of_claims"),
+        ),
+        Gate(
+            number_of_claims.LISTED_NUMBERS,
+            "numbers_of_events_risk_within_threshold",
+            "At most MaxSup of the released members share demographics and the numbers of events that number_of_claims lists, "
+            "to within a bin, with too few members of the population.",
+            "Released members whose demographics and numbers of the events that number_of_claims lists, to within a bin, are "
+            "shared by too few members of the population.",
+            lambda policy: number_of_claims.limit_of(policy, number_of_claims.LISTED_NUMBERS),
+            applies=lambda policy: number_of_claims.LISTED_NUMBERS in number_of_claims.numbers_measured(policy),
             noise=("share of released members", "number_of_claims"),
         ),
         Gate(

@@ -25,8 +25,9 @@ def first_cut_of(tail: LongTail) -> FirstCut:
 
 def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, truncated: Table) -> str:
     """SELECT the drawn members who still have claims; members of a dropped bin have none, and are not released."""
-    by_year = numbers is not None and numbers.per == "member_year"
-    if not by_year and (tail.method == "percentile" or tail.lowest_bin == "widen"):
+    if not (numbers is not None and numbers.leaves_some_without_claims) and (
+        tail.method == "percentile" or tail.lowest_bin == "widen"
+    ):
         return drawn_members(sample)
     return members_with_claims(sample, truncated)
 
@@ -136,7 +137,7 @@ def require_bins(tail: LongTail, claims: Table, left: number_tables.Units) -> No
     smallest, needed = _smallest_bin(tail, claims, left)
     if smallest < needed:
         raise DeliveryError(
-            "long_tail: after number_of_claims has removed claims as well, a bin of the number of claims contains members, "
+            "long_tail: after number_of_claims has removed events as well, a bin of their number contains members, "
             f"but fewer than the {needed} that risk {tail.risk:g} requires; set long_tail to {{method: percentile, "
             f"percentile: 95, unit: {tail.unit}, score: {tail.score}}}, because number_of_claims makes its own bins safe, or "
             "name coarser levels in number_of_claims.reference"

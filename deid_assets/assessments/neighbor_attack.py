@@ -55,6 +55,7 @@ from deid_assets.methods.statistics.confidence import (
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, AttackGate
+from deid_assets.policy.sections.sensitivity import OF_CLAIMS, OF_LISTED, NumberOfClaims
 from deid_assets.store.tables import Table, write_table
 
 NAME = "neighbor_attack"
@@ -202,16 +203,34 @@ NEIGHBOR_ATTACK = Assessment(
 SENSITIVITY = "attack_sensitivity"
 WORST = {"unconditional": "worst_sensitivity", "given_membership": "worst_sensitivity_given_membership"}
 """Names of the gating measurements, by figure."""
-WITH_VALUES = "number_of_claims_known_with_values"
-"""Measurement of a neighbor who knows values and the number of claims to within the policy's bin."""
 FIGURES = tuple(WORST)
+
+
+def number_known(section: NumberOfClaims, width: int) -> str:
+    """Name of the row in which the numbers of events that a policy lists are known to within a bin of `width` numbers.
+
+    Examples
+    --------
+    >>> fills = NumberOfClaims(of=("fills",), per="member", reference={})
+    >>> number_known(fills, 1), number_known(fills, 5)
+    ('numbers_of_events_known', 'numbers_of_events_known_within_5')
+    """
+    return f"{section.named}_known" + (f"_within_{width}" if width > 1 else "")
+
+
+def with_values(section: NumberOfClaims) -> str:
+    """Name of the measurement of who knows values, and the numbers that a policy lists to within its bins: one of these."""
+    return f"{section.named}_known_with_values"
+
+
+WITH_VALUES, LISTED_WITH_VALUES = (f"{named}_known_with_values" for named in (OF_CLAIMS, OF_LISTED))
 
 
 @dataclass(frozen=True)
 class Variant:
     """A row of the analysis: what is known, how power is rounded (None: as in the policy), what share is wrong.
 
-    `width` is the numbers of claims per bin, if the number is known.
+    `width` is the numbers of events per bin, if numbers are known.
     """
 
     name: str
@@ -235,16 +254,17 @@ VARIANTS = {
 def variants_of(policy: Policy) -> tuple[Variant, ...]:
     """The rows of the analysis that a policy requires."""
     section = policy.attack_sensitivity
-    number: attack_sensitivity.Knows = "number" if policy.measured_number_of_claims.per == "member" else "yearly_numbers"
+    listed = policy.measured_number_of_claims
+    number: attack_sensitivity.Knows = "number" if listed.per == "member" else "yearly_numbers"
     return (
         *(VARIANTS[name] for name in section.variants),
         *(Variant(wrong_values(share), wrong=share) for share in section.wrong_shares),
-        *(Variant(number_known(width), number, width=width) for width in section.number_of_claims_widths),
+        *(Variant(number_known(listed, width), number, width=width) for width in section.number_of_claims_widths),
     )
 
 
 def assess_sensitivity(work: Work[Policy]) -> Assessed:
-    """Evidence: attack 1 with more power, linked or ordered claims, known years or numbers of claims, and errors."""
+    """Evidence: attack 1 with more power, linked or ordered claims, known years or numbers of events, and errors."""
     policy, section = work.policy, work.policy.attack_sensitivity
     profiles, candidate = work.tables["member_profiles"], Candidate.of(policy, work.tables)
     tried = work.history.try_at(candidate.levels)
@@ -309,7 +329,8 @@ def _records(candidate: Candidate, tables: ReleasedTables) -> EvaluationRecords:
     if dates is not None:
         date, days = dates.release_as, delivered_days(ordered, candidate.tables["eligible_claims"])
         ordered = candidate.write("sensitivity_days", days)
-    return released_records(tables, ordered, candidate.tables["value_domains"], candidate.levels.get(DAY), date)
+    counted = candidate.policy.measured_number_of_claims.of
+    return released_records(tables, ordered, candidate.tables["value_domains"], candidate.levels.get(DAY), date, counted)
 
 
 def wrong_values(share: float) -> str:
@@ -321,17 +342,6 @@ def wrong_values(share: float) -> str:
     ('wrong_values_5_percent', 'wrong_values_12_5_percent')
     """
     return f"wrong_values_{100 * share:.6g}_percent".replace(".", "_")
-
-
-def number_known(width: int) -> str:
-    """Name of the row in which the number of claims is known to within a bin of `width` numbers.
-
-    Examples
-    --------
-    >>> number_known(1), number_known(5)
-    ('number_of_claims_known', 'number_of_claims_known_within_5')
-    """
-    return "number_of_claims_known" + (f"_within_{width}" if width > 1 else "")
 
 
 def analysis_rows(policy: Policy) -> tuple[str, ...]:
@@ -376,7 +386,7 @@ def sensitivity_measurements(
     if {(cell.variant, cell.power) for cell in cells} != wanted:
         raise ValueError("the cells measured are not those that the policy names")
     worst, known = attack_sensitivity.worst_cell(plausible), policy.measured_number_of_claims
-    row = number_known(known.width)
+    row = number_known(known, known.width)
     numbered = attack_sensitivity.worst_cell(
         [cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers]
     )
@@ -389,7 +399,7 @@ def sensitivity_measurements(
 
     return (
         *(measured(WORST[figure], worst[figure], section.gates.get(figure), section.trials) for figure in FIGURES),
-        measured(WITH_VALUES, numbered["given_membership"], known.with_values, section.trials),
+        measured(with_values(known), numbered["given_membership"], known.with_values, section.trials),
         *(
             measured(cell_name(cell.variant, cell.power, figure), getattr(cell, figure), None, cell.trials)
             for cell in cells
@@ -484,7 +494,7 @@ ATTACK_SENSITIVITY = Assessment(
         "Assumptions about knowledge are uncertain; the dossier must say what happens when they do not hold.",
         f"{HERITAGE}, Table 7, reports such attacks without a threshold",
     ),
-    version="7",
+    version="8",
     policy_sections=("attack_sensitivity", "adversary", "dates", "number_of_claims"),
     inputs=(
         "member_profiles", "eligible_claims", "known", "value_domains", "value_diversity", "pseudonym_crosswalk",
@@ -518,6 +528,17 @@ ATTACK_SENSITIVITY = Assessment(
             "Probability that a neighbor succeeds who knows values, the number of claims to within a bin, and that the record "
             "is in the release.",
             lambda policy: Limit.of(policy.measured_number_of_claims.with_values, joint_confidence(policy)),
+            applies=lambda policy: with_values(policy.measured_number_of_claims) == WITH_VALUES,
+        ),
+        Gate(
+            LISTED_WITH_VALUES,
+            "numbers_of_events_known_with_values_within_threshold",
+            "A neighbor who knows values, the numbers of the events that number_of_claims lists to within a bin, and that the "
+            "target is in the release succeeds with at most the allowed probability.",
+            "Probability that a neighbor succeeds who knows values, the numbers of the events that number_of_claims lists to "
+            "within a bin, and that the record is in the release.",
+            lambda policy: Limit.of(policy.measured_number_of_claims.with_values, joint_confidence(policy)),
+            applies=lambda policy: with_values(policy.measured_number_of_claims) == LISTED_WITH_VALUES,
         ),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What an adversary may know beside demographics: the number of claims, and three consecutive services in order.
+"""What an adversary may know beside demographics: numbers of claims or other events, and three consecutive services in order.
 
 The first is measured as the share of released members in a rare bin, the second where dates are released.
 """
@@ -22,15 +22,14 @@ from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.disclosure import ordered_services
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
-from deid_assets.methods.long_tail.number_of_claims import bin_columns, truncate_within_classes, with_bins
+from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes, with_bins
 from deid_assets.methods.long_tail.truncation import claims_of_units
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
-from deid_assets.store.events import rows_of
+from deid_assets.policy.sections.sensitivity import OF_CLAIMS, OF_LISTED, NumberOfClaims
+from deid_assets.reference.known_columns import BESIDE_DAYS, EVENT_TABLE, YEARS
+from deid_assets.store.events import ALL_EVENTS, is_of, number_of, rows_of
 from deid_assets.store.tables import Table, quoted, scratch_table
-
-NUMBERED = "number_of_claims_high_risk_share"
 
 
 def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.ndarray]:
@@ -60,34 +59,35 @@ def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.nda
 
 @dataclass(frozen=True)
 class SafeBins:
-    """Claims to cut so that every bin of every reference class is empty or large enough.
+    """Events to cut so that every bin of every reference class is empty or large enough.
 
     Attributes
     ----------
     kept
-        The members, by year if numbers are known by year, who lose claims: how many they keep.
+        By what is counted, as the policy lists it: the members, by year if numbers are known by year, who lose events, and how
+        many they keep.
     classes
         Number of reference classes.
     cut_share
-        Claims that are cut, as a share of all.
+        Events that are cut, as a share of all that are counted.
     """
 
-    kept: pd.DataFrame
+    kept: Mapping[str, pd.DataFrame]
     classes: int
     cut_share: float
 
 
 def safe_bins(policy: Policy, members: Table, claims: Table, left: Table, key: bytes) -> SafeBins:
-    """Decide how many claims of each member are kept.
+    """Decide how many events of each member are kept.
 
     Parameters
     ----------
     members
         Canonical members: the population.
     claims, left
-        All claims, and those left after the long tail is cut.
+        The rows of all tables of events, and those left after the long tail of each is cut.
     key
-        16 bytes: of the random choice among members who can lose claims.
+        16 bytes: of the random choice among members who can lose events.
 
     Raises
     ------
@@ -95,64 +95,92 @@ def safe_bins(policy: Policy, members: Table, claims: Table, left: Table, key: b
         If bins of the long tail do not stay whole.
     """
     section = policy.number_of_claims_section
-    units = claims_of_units(left, section.per)
     ids, classes = reference_classes(policy, members)
     row = {member: number for number, member in enumerate(ids)}
-    owner = np.fromiter((row[member] for member in units["member_id"]), dtype=np.int64, count=len(units["member_id"]))
-    years, column = np.unique(units["year"], return_inverse=True) if "year" in units else ((0,), np.zeros_like(owner))
-    counts = np.zeros((len(ids), max(len(years), 1)), dtype=np.int64)
-    counts[owner, column] = units["claims"]
-    kept = truncate_within_classes(counts, classes, section.width, smallest_safe_class(policy), key)
-    require_bins(policy.long_tail, claims, units | {"claims": kept[owner, column]})
-    cut = kept[owner, column] < counts[owner, column]
-    columns = {name: np.asarray(values)[cut] for name, values in units.items() if name != "claims"}
-    plan = pd.DataFrame(columns | {"kept": kept[owner, column][cut]}).astype({"member_id": "str"})
-    return SafeBins(plan, int(classes.max(initial=-1)) + 1, int((counts - kept).sum()) / max(int(counts.sum()), 1))
+    found, places, width = [], [], 0
+    for one in section.of:
+        units = claims_of_units(rows_of(left, one), section.per)
+        owner = np.fromiter((row[member] for member in units["member_id"]), dtype=np.int64, count=len(units["member_id"]))
+        years, column = np.unique(units["year"], return_inverse=True) if "year" in units else ((0,), np.zeros_like(owner))
+        found.append(units)
+        places.append((owner, width + column))
+        width += max(len(years), 1)
+    counts = np.zeros((len(ids), width), dtype=np.int64)
+    for units, place in zip(found, places, strict=True):
+        counts[place] = units["claims"]
+    needed = smallest_safe_class(policy)
+    kept = truncate_within_classes(counts, classes, section.width, needed, key, section.none_is_told)
+    plans: dict[str, pd.DataFrame] = {}
+    for one, units, place in zip(section.of, found, places, strict=True):
+        require_bins(policy.long_tail, rows_of(claims, one), units | {"claims": kept[place]})
+        cut = kept[place] < counts[place]
+        columns = {name: np.asarray(values)[cut] for name, values in units.items() if name != "claims"}
+        plans[one] = pd.DataFrame(columns | {"kept": kept[place][cut]}).astype({"member_id": "str"})
+    return SafeBins(plans, int(classes.max(initial=-1)) + 1, int((counts - kept).sum()) / max(int(counts.sum()), 1))
 
 
-def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:
-    """The years whose numbers of claims are known separately; empty if the number of all claims is known."""
-    if policy.measured_number_of_claims.per == "member":
-        return ()
-    found = claims.query(f"SELECT DISTINCT year FROM {claims.sql} WHERE year IS NOT NULL ORDER BY 1")
-    return tuple(int(year) for year in found["year"])
+def counted_events(section: NumberOfClaims, events: Table) -> dict[str, str]:
+    """A name for the bins of each number that is known, and SQL that is true for the events that count in it.
+
+    The names are none that a column of members may have.
+
+    Parameters
+    ----------
+    events
+        The rows of all tables of events, with the year of each.
+    """
+    conditions = [is_of(events, one) for one in section.of]
+    if section.per == "member_year":
+        years = events.query(f"SELECT DISTINCT year FROM {events.sql} WHERE year IS NOT NULL ORDER BY 1")["year"]
+        conditions = [f"{condition} AND year = {int(year)}" for condition in conditions for year in years]
+    return {f"n{place}": condition for place, condition in enumerate(conditions)}
 
 
 def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray | None:
-    """(N, y) int64: bins of the number of claims, ordered by member_number; None if it is not a quasi-identifier."""
-    if policy.number_of_claims is None:
+    """(N, y) int64: bins of the numbers of events, ordered by member_number; None if they are no quasi-identifier."""
+    section = policy.number_of_claims
+    if section is None:
         return None
-    claims = rows_of(claims)
-    years = years_of(policy, claims)
-    found = profiles.arrays(
-        f"SELECT * FROM ({with_bins(profiles.sql, 'member_id', claims.sql, policy.number_of_claims.width, years)}) "
-        "ORDER BY member_number"
-    )
-    return np.stack([np.asarray(found[name], dtype=np.int64) for name in bin_columns(years)], axis=1)
+    counted = counted_events(section, claims)
+    bins = with_bins(profiles.sql, "member_id", claims.sql, section.width, counted)
+    found = profiles.arrays(f"SELECT * FROM ({bins}) ORDER BY member_number")
+    return np.stack([np.asarray(found[name], dtype=np.int64) for name in counted], axis=1)
 
 
-ALL_EVENTS = "all_events"
-"""The events of all tables together, where a number of rows is known."""
+def numbers_measured(policy: Policy) -> dict[str, NumberOfClaims]:
+    """What is measured of who knows demographics and numbers of events: by the measurement, whose numbers are known.
 
-
-def numbered_events(policy: Policy) -> tuple[str, ...]:
-    """Whose numbers of rows are reported beside that of claims: other tables of events, and all events together."""
-    return (*policy.event_tables[1:], ALL_EVENTS) if policy.has_other_events else ()
-
-
-def numbered_share(events: str) -> str:
-    """Name of the measurement of who knows demographics and a number of events.
+    It is that of claims, of each other table, of all events together, and of those that the policy lists, if these are others.
 
     Examples
     --------
-    >>> numbered_share("fills"), numbered_share("claims") == NUMBERED
-    ('number_of_fills_high_risk_share', True)
+    >>> from deid_assets.policy.loading import SHIPPED, load_policy
+    >>> list(numbers_measured(load_policy(SHIPPED / "heritage.yaml")))
+    ['number_of_claims_high_risk_share']
     """
-    return f"number_of_{events}_high_risk_share"
+    section = policy.measured_number_of_claims
+    each = (*policy.event_tables, ALL_EVENTS) if policy.has_other_events else policy.event_tables
+    found = {f"{number_of(one)}_high_risk_share": section.model_copy(update={"of": (one,)}) for one in each}
+    # The number that is listed has one name, and one measurement.
+    return {high_risk_share(section): section} | {name: one for name, one in found.items() if one != section}
 
 
-def number_of_events_risk(candidate: Candidate, population: Table, released: Table, events: str = "claims") -> DemographicRisk:
-    """Sizes of the classes of demographics and bins of a number of events, counted in the population.
+def high_risk_share(section: NumberOfClaims) -> str:
+    """Name of the measurement of who knows demographics and the numbers that a policy lists: one of the two below."""
+    return f"{section.named}_high_risk_share"
+
+
+NUMBERED, LISTED_NUMBERS = (f"{named}_high_risk_share" for named in (OF_CLAIMS, OF_LISTED))
+
+
+def limit_of(policy: Policy, measurement: str) -> float | None:
+    """What one of `numbers_measured` may be; None if it is only reported, because the policy lists no numbers, or others."""
+    section = policy.number_of_claims
+    return policy.risk.max_high_risk_share if section is not None and measurement == high_risk_share(section) else None
+
+
+def number_of_events_risk(candidate: Candidate, population: Table, released: Table, section: NumberOfClaims) -> DemographicRisk:
+    """Sizes of the classes of demographics and bins of numbers of events, counted in the population.
 
     Parameters
     ----------
@@ -160,54 +188,65 @@ def number_of_events_risk(candidate: Candidate, population: Table, released: Tab
         With `held` and `release_claims`.
     population, released
         The members with their demographics as released: member_id, or MemberID, and the member-level columns.
-    events
-        A table of events, or `ALL_EVENTS`. The bins are those of the number of claims.
+    section
+        Whose numbers are known, and to within what.
     """
-    policy, both = candidate.policy, (candidate.tables[name] for name in ("held", "release_claims"))
-    held, released_claims = (rows if events == ALL_EVENTS else rows_of(rows, events) for rows in both)
-    section, years = policy.measured_number_of_claims, years_of(policy, held)
-    shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {released_claims.sql})"""
-    of_population = with_bins(population.sql, "member_id", held.sql, section.width, years)
+    policy, held, files = candidate.policy, candidate.tables["held"], candidate.tables["release_claims"]
+    counted = counted_events(section, held)
+    of_population = with_bins(population.sql, "member_id", held.sql, section.width, counted)
     everybody = scratch_table(population, "numbered_population", of_population)
-    of_release = with_bins(released.sql, "MemberID", shown, section.width, years)
+    shown = f"""(SELECT * REPLACE (substr("Year", 2)::INTEGER AS "Year") FROM {files.sql})"""
+    of_release = with_bins(released.sql, "MemberID", shown, section.width, counted)
     numbered = scratch_table(population, "numbered_release", of_release)
-    sizes = population.arrays(demographic_class_sizes(everybody, numbered, (*policy.member_columns, *bin_columns(years))))
+    sizes = population.arrays(demographic_class_sizes(everybody, numbered, (*policy.member_columns, *counted)))
     return demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
 
 
-def number_of_claims_measurements(policy: Policy, risk: DemographicRisk) -> tuple[Measurement, ...]:
-    """What demographics and the number of claims disclose jointly; a gate if the policy lists the number.
-
-    Parameters
-    ----------
-    risk
-        Class sizes of the released members by demographics and bins of their number of claims.
-    """
-    limit = None if policy.number_of_claims is None else policy.risk.max_high_risk_share
-    share = risk.share_below_k if risk.released else None
-    method = Method("number_of_claims", "Anonymizing Health Data 2013, ch. 5")
-    return (method.at_most(NUMBERED, "share of released members", share, limit, risk.released),)
-
-
-def number_of_events_measurements(risks: Mapping[str, DemographicRisk]) -> tuple[Measurement, ...]:
-    """What demographics and the number of rows of other tables disclose jointly; reported.
+def number_of_events_measurements(policy: Policy, risks: Mapping[str, DemographicRisk]) -> tuple[Measurement, ...]:
+    """What demographics and numbers of events disclose jointly; a gate of the numbers that the policy lists.
 
     Parameters
     ----------
     risks
-        By table of events, or `ALL_EVENTS`: class sizes of the released members.
+        By measurement, as `numbers_measured` names them: class sizes of the released members by demographics and bins.
     """
     method = Method("number_of_claims", "Anonymizing Health Data 2013, ch. 5")
     return tuple(
         method.at_most(
-            numbered_share(events),
+            name,
             "share of released members",
             risk.share_below_k if risk.released else None,
-            None,
+            limit_of(policy, name),
             risk.released,
         )
-        for events, risk in risks.items()
+        for name, risk in risks.items()
     )
+
+
+def numbers_of_canaries(like: Candidate, attack: planting.MembersAttack) -> Findings:
+    """Whether each number is counted of its own table's rows, and those of every year and table that are known.
+
+    Each table of events has a class of demographics of its own, which is just large enough: one of its members, who is not
+    released, has more rows of that table than the others. Of the first table one member is released, of the second two, and
+    so on, so that whoever counts the rows of another table finds another share.
+    """
+    policy, values, enough = like.policy, planting.own_values(), smallest_safe_class(like.policy)
+    column = policy.member_columns[0]
+    members: list[PlantedMember] = []
+    claims: list[PlantedClaim] = []
+    released: dict[str, int] = {}
+    for place, table in enumerate(policy.event_tables, start=1):
+        own = {column: next(values)}
+        claims += [PlantedClaim(len(members), {EVENT_TABLE: table})] * (policy.measured_number_of_claims.width + 1)
+        released[table] = min(place, enough - 1)
+        members += [PlantedMember(own, own, 1 <= number <= place) for number in range(enough)]
+    everybody = sum(released.values())
+    shares = {
+        name: sum(number for table, number in released.items() if {table, ALL_EVENTS} & {*section.of}) / everybody
+        for name, section in numbers_measured(policy).items()
+    }
+    with planting.planted_store() as file:
+        return planting.as_certain(shares, attack(planting.plant_members(file, like, members, claims)))
 
 
 HIGH_RISK, SINGLED_OUT = "ordered_services_high_risk_share", "ordered_services_singled_out_share"

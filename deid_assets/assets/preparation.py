@@ -38,7 +38,7 @@ from deid_assets.reference.groups import code_book_of
 from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGNOSES, GROUPED, YEARS
 from deid_assets.release.keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace
-from deid_assets.store.events import rows_of
+from deid_assets.store.events import is_of, number_of, rows_of
 from deid_assets.store.tables import Query, Table, scratch_table
 from deid_assets.wording import how_many
 
@@ -240,27 +240,24 @@ def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_cla
     version="2",
 )  # fmt: skip
 def truncated_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> Query:
-    """Claims after the long tail is cut, and after numbers of claims that too few members share are reduced."""
+    """Claims after the long tail is cut, and after numbers of events that too few members share are reduced."""
     policy = step.policy
+    left = cut_long_tail(step, rows_of(grouped_claims), claim_support_scores)
     others = []
     for table in policy.event_tables[1:]:
         cut = cut_long_tail(step, rows_of(grouped_claims, table), claim_support_scores, f"{table}_")
         others.append(scratch_table(grouped_claims, f"{table}_of_long_tail", cut))
-    left = _kept_claims(step, members, rows_of(grouped_claims), claim_support_scores)
-    return Query(" UNION ALL ".join((left.sql, *(f"SELECT * FROM {other.sql}" for other in others))), left.parameters)
-
-
-def _kept_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> Query:
-    """SELECT the claims that stay, of those that are claims."""
-    policy = step.policy
-    left = cut_long_tail(step, grouped_claims, claim_support_scores)
+    left = Query(" UNION ALL ".join((left.sql, *(f"SELECT * FROM {other.sql}" for other in others))), left.parameters)
     if policy.number_of_claims is None:
         return left
+    return _kept_in_bins(step, members, grouped_claims, claim_support_scores, left)
+
+
+def _kept_in_bins(step: Step[Policy], members: Table, grouped_claims: Table, scores: Table, left: Query) -> Query:
+    """SELECT what stays after the numbers that the policy lists are made safe, of what is left of the long tail."""
+    policy, section, secret = step.policy, step.policy.number_of_claims_section, step.secret
     of_tail = scratch_table(grouped_claims, "claims_of_long_tail", left)
-    secret, place = step.secret, step.names
-    bins = safe_bins(policy, members, grouped_claims, of_tail, secret.derive("number of claims", *place)[:16])
-    plan = scratch_table(grouped_claims, "claims_kept_in_bins", bins.kept)
-    section = policy.number_of_claims_section
+    bins = safe_bins(policy, members, grouped_claims, of_tail, secret.derive("number of claims", *step.names)[:16])
     step.tell(
         {
             "number_of_claims_width": section.width,
@@ -268,10 +265,12 @@ def _kept_claims(step: Step[Policy], members: Table, grouped_claims: Table, clai
             "claims_cut_for_their_number_share": bins.cut_share,
         }
     )
-    ties = secret.derive("truncation ties", *place)
-    return truncation.keep_claims(
-        of_tail, claim_support_scores, plan, truncation.CutOrder(section.per, ties, first_cut_of(policy.long_tail))
-    )
+    order = truncation.CutOrder(section.per, secret.derive("truncation ties", *step.names), first_cut_of(policy.long_tail))
+    for number, (one, kept) in enumerate(bins.kept.items()):
+        of_tail = of_tail if number == 0 else scratch_table(grouped_claims, f"claims_kept_in_{number}_tables", left)
+        plan = scratch_table(grouped_claims, f"{number_of(one)}_kept_in_bins", kept)
+        left = truncation.keep_claims(of_tail, scores, plan, order, is_of(of_tail, one))
+    return left
 
 
 @stage_asset(

@@ -22,12 +22,11 @@ from deid_assets.assessments.kernel_input import chosen_node, node_in_words, sma
 from deid_assets.assessments.neighbor_attack import figure_limits, number_known, table_rows
 from deid_assets.assessments.number_of_claims import (
     HIGH_RISK,
-    NUMBERED,
     RANDOM_HIGH_RISK,
     RANDOM_SINGLED_OUT,
     SINGLED_OUT,
-    numbered_events,
-    numbered_share,
+    limit_of,
+    numbers_measured,
 )
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure
@@ -268,34 +267,32 @@ def _inference_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:
 
 
 def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[tuple[str, int, Figures]]) -> Iterator[str]:
-    """What an adversary finds who knows how many claims a member has; from the public edition's numbers."""
+    """What an adversary finds who knows how many claims or other events a member has; from the public edition's numbers."""
     known = policy.measured_number_of_claims
-    alone = next((one.value for one in _measured(manifest, demographic_risk.NAME) if one.name == NUMBERED), None)
-    if policy.number_of_claims is None:
-        yield (
-            f"The number of claims is not assumed to be known. Of the released members, {shown(alone, 'share of members')} "
-            f"share demographics and the number of claims, to within {known.width}, with fewer than "
-            f"{smallest_safe_class(policy)} members of the delivery."
-        )
     shares = {one.name: one.value for one in _measured(manifest, demographic_risk.NAME)}
-    told = {events: shares.get(numbered_share(events)) for events in numbered_events(policy)}
+    told = {
+        " and of ".join(section.whose): shown(shares.get(name), "share of members")
+        for name, section in numbers_measured(policy).items()
+        if limit_of(policy, name) is None
+    }
     if told:
-        each = "; ".join(f"{words(events)} {shown(share, 'share of members')}" for events, share in told.items())
         yield (
-            "The number of rows of other tables is not assumed to be known. The share of released members who share "
-            f"demographics and that number, to within {known.width}, with so few: {each}."
+            f"Nobody is assumed to know a member's number of {' or of '.join(told)}. The share of released members who share "
+            f"demographics and that number, to within {known.width}, with fewer than {smallest_safe_class(policy)} members of "
+            f"the delivery: {'; '.join(f'{events} {share}' for events, share in told.items())}."
         )
     powers = policy.attack_sensitivity.powers
     power = policy.adversary.power if policy.adversary.power in powers else powers[0]
     found = {(row, at): cell["given_membership"][0] for row, at, cell in rows}
     by_width = "; ".join(
-        f"{'exactly' if width == 1 else f'to within {width}'}: {shown(found.get((number_known(width), power)), 'probability')}"
+        f"{'exactly' if width == 1 else f'to within {width}'}: "
+        f"{shown(found.get((number_known(known, width), power)), 'probability')}"
         for width in policy.attack_sensitivity.number_of_claims_widths
     )
     yield (
         f"An adversary may know demographics, up to {power} values of each quasi-identifier and also the number of released "
-        f"claims{'' if known.per == 'member' else ' of each year'}. The probability that they find a member known to be in "
-        f"the release depends on how well they know the number: {by_width}. "
+        f"{' and of '.join(known.whose)}{'' if known.per == 'member' else ' of each year'}. The probability that they find a "
+        f"member known to be in the release depends on how well they know the number: {by_width}. "
         + ("No gate limits it." if known.with_values is None else f"The gate uses bins of {known.width}.")
     )
 

@@ -38,6 +38,7 @@ _LATER_KEYS: Mapping[str, Mapping[str, Any]] = {
     "risk": {"worst_class_share_at_most": None, "nodes_by_gain": None},
     "releases": {"left_out": {}},
     "counts": {"totals": []},
+    "number_of_claims": {"of": ["claims"]},
     "dates": {"ordered_services_at_most": None, "intervals_known": "alone", "connected": []},
 }
 """What policies of earlier versions do not have, by section, with what it means where it is missing: they keep their hashes."""

@@ -37,7 +37,7 @@ def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
         required = {name: share for name, share in policy.detail_at_least.items() if name in left}
         if required != policy.detail_at_least:
             sections["detail_at_least"] = required
-        sections |= _reference_left(policy, {dimension["name"]: dimension["columns"] for dimension in sections["dimensions"]})
+        sections |= _numbers_left(policy, {one["name"]: one["columns"] for one in sections["dimensions"]}, sections)
     if change.suppress_at_most is not None:
         sections |= _sections(policy, "risk")
         sections["risk"]["suppression"] = {"at_most": change.suppress_at_most}
@@ -86,8 +86,8 @@ def leaving_together(policy: Policy) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The section number_of_claims with the levels of the remaining member dimensions; empty if it is unchanged.
+def _numbers_left(policy: Policy, dimensions: Mapping[str, Sequence[str]], sections: Mapping[str, Any]) -> dict[str, Any]:
+    """The section number_of_claims with the remaining tables and member dimensions; empty if it is unchanged.
 
     Claims are then cut in classes that contain those in which they were cut when the change was tried, so fewer are
     cut.
@@ -96,6 +96,8 @@ def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> 
     ----------
     dimensions
         Columns of each remaining dimension, by its name.
+    sections
+        What else changes.
     """
     if policy.number_of_claims is None:
         return {}
@@ -106,10 +108,12 @@ def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> 
         for name in policy.number_of_claims.reference
         if name in first
     }
-    if reference == policy.number_of_claims.reference:
+    gone = set(policy.source.events).difference(sections["source"]["events"]) if "source" in sections else set()
+    of = [one for one in policy.number_of_claims.of if one not in gone]
+    if reference == policy.number_of_claims.reference and len(of) == len(policy.number_of_claims.of):
         return {}
     section = _sections(policy, "number_of_claims")
-    section["number_of_claims"]["reference"] = reference
+    section["number_of_claims"] |= {"reference": reference} | ({"of": of} if gone else {})
     return section
 
 

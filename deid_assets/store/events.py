@@ -8,6 +8,9 @@ table.
 from deid_assets.reference.known_columns import EVENT_TABLE
 from deid_assets.store.tables import Table, literal, write_view
 
+ALL_EVENTS = "all_events"
+"""The rows of all tables of events together, where those of one table could be named."""
+
 
 def number_of(table: str) -> str:
     """Name of the column of members with the number of their rows of a table of events beside the claims."""
@@ -26,19 +29,20 @@ def events_file(table: str) -> str:
 
 
 def is_of(claims: Table, table: str = "claims", alias: str = "") -> str:
-    """SQL that is true for the rows of one table of events; every row is, where there is only one table.
+    """SQL that is true for the rows of one table of events; every row is, where there is only one table, and of `ALL_EVENTS`.
 
     Parameters
     ----------
     alias
         Name of the claims in the query, and a point; empty if no other relation has the column.
     """
-    return f"{alias}{EVENT_TABLE} = {literal(table)}" if EVENT_TABLE in claims.columns() else "true"
+    several = table != ALL_EVENTS and EVENT_TABLE in claims.columns()
+    return f"{alias}{EVENT_TABLE} = {literal(table)}" if several else "true"
 
 
 def rows_of(claims: Table, table: str = "claims") -> Table:
-    """The rows of one table of events, as a view in the scratch schema; the claims themselves where there is only one table."""
-    if EVENT_TABLE not in claims.columns():
+    """The rows of one table of events, as a view in the scratch schema; the claims themselves where these are all of them."""
+    if table == ALL_EVENTS or EVENT_TABLE not in claims.columns():
         return claims
     return write_view(
         Table(claims.file, "scratch", f"{claims.name}_of_{table}"), f"SELECT * FROM {claims.sql} WHERE {is_of(claims, table)}"

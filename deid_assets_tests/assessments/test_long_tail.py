@@ -9,6 +9,7 @@ from deid_assets.methods.long_tail.bins import ClaimNumberBins, bin_sizes
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.policy.sections.longitudinal import LongTail
 from deid_assets.policy.sections.sensitivity import NumberOfClaims
+from deid_assets.store.events import ALL_EVENTS
 from deid_assets_tests.methods.small_tables import small_store
 
 SEED = bytes(16)
@@ -107,10 +108,12 @@ def test_members_without_claims_left_are_not_released(store):
     truncated = store.table("truncated", "member_id VARCHAR", [("b",)])
     dropping, widening = (members_left(tail(lowest_bin=how), None, sample, truncated) for how in ("drop", "widen"))
     assert store.rows(dropping) == [("b",)] and len(store.rows(widening)) == 2
-    for per, left in (("member", 2), ("member_year", 1)):
-        numbers = NumberOfClaims(per=per, width=5, reference={})
+    for per, of, left in (("member", "claims", 2), ("member_year", "claims", 1), ("member", ALL_EVENTS, 1)):
+        numbers = NumberOfClaims(of=(of,), per=per, width=5, reference={})
         found = members_left(tail(lowest_bin="widen"), numbers, sample, truncated)
-        assert len(store.rows(found)) == left, "whole years may go, and with them all claims of a member"
+        assert len(store.rows(found)) == left, (
+            "whole years may go, or claims before other events, and so all claims of a member"
+        )
 
 
 def cut_twice(section: LongTail, counts, classes, width: int) -> np.ndarray:

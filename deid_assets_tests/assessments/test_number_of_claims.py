@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments.kernel_input import Candidate
-from deid_assets.assessments.number_of_claims import ALL_EVENTS, claim_bins_of, number_of_events_risk, reference_classes
+from deid_assets.assessments.number_of_claims import claim_bins_of, number_of_events_risk, reference_classes
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
@@ -45,7 +45,7 @@ def measured(store, released_claims, **changes):
     held = store.table("held", "member_id VARCHAR, year INTEGER", CLAIMS)
     shown = store.table("shown", '"MemberID" VARCHAR, "Year" VARCHAR', released_claims)
     candidate = Candidate(policy(**changes), {}, {"held": held, "release_claims": shown})
-    return number_of_events_risk(candidate, population, released)
+    return number_of_events_risk(candidate, population, released, candidate.policy.number_of_claims)
 
 
 FILES = [("A", "Y1")] * 3 + [("B", "Y1")] * 2 + [("B", "Y2")] * 2
@@ -76,28 +76,3 @@ def test_bins_are_in_the_order_of_the_members(store):
     assert claim_bins_of(policy(per="member_year"), profiles, held).tolist() == [[0, 2], [1, 1], [0, 0]]
     assert claim_bins_of(policy_from(SMALL), profiles, held) is None
     assert claim_bins_of(policy(), profiles, held).dtype == np.int64
-
-
-def test_the_number_of_rows_is_that_of_one_table_or_of_all_events(store):
-    """Of four members who share demographics, one released has two fills, as one other has; three claims, as nobody else."""
-    events = {"a": (3, 2), "b": (4, 0), "c": (6, 2), "d": (7, 1)}
-    rows = [
-        (name, 1, table)
-        for name, numbers in events.items()
-        for table, number in zip(("claims", "fills"), numbers, strict=True)
-        for _ in range(number)
-    ]
-    population = store.table(
-        "population", RELEASED.replace('"MemberID"', "member_id"), [(name, "20-39", "F", "0") for name in events]
-    )
-    released = store.table("released", RELEASED, [("A", "20-39", "F", "0")])
-    held = store.table("held", "member_id VARCHAR, year INTEGER, event_table VARCHAR", rows)
-    own = [(name.upper(), "Y1", table) for name, _, table in rows if name == "a"]
-    shown = store.table("shown", '"MemberID" VARCHAR, "Year" VARCHAR, event_table VARCHAR', own)
-    candidate = Candidate(policy(width=1), {}, {"held": held, "release_claims": shown})
-    found = {
-        events: number_of_events_risk(candidate, population, released, events).smallest
-        for events in ("claims", "fills", ALL_EVENTS)
-    }
-    # Five events in all are nobody else's, and neither are three claims.
-    assert found == {"claims": 1, "fills": 2, ALL_EVENTS: 1}

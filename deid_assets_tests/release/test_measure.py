@@ -27,7 +27,7 @@ from deid_assets.assessments.neighbor_attack import (
     mean_interval,
     neighbor_measurements,
 )
-from deid_assets.assessments.number_of_claims import NUMBERED, number_of_claims_measurements
+from deid_assets.assessments.number_of_claims import NUMBERED, number_of_events_measurements
 from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
 from deid_assets.assessments.utility import UNACCOUNTED, ledger_measurement
 from deid_assets.assessments.worst_classes import WORST, worst_measurements
@@ -154,9 +154,9 @@ class TestDemographics:
         reported = policy_from(public_values(number_of_claims=None))
         for released, passed in ((993, 7), True), ((990, 10), False), ((0, 0), False):
             risk = demographic_risk((500, 19), released, k=20)
-            (one,) = number_of_claims_measurements(POLICY, risk)
+            (one,) = number_of_events_measurements(POLICY, {NUMBERED: risk})
             assert (one.name, one.gating, one.passed) == (NUMBERED, True, passed)
-            assert not number_of_claims_measurements(reported, risk)[0].gating
+            assert not number_of_events_measurements(reported, {NUMBERED: risk})[0].gating
 
     def test_absence_gates_by_bayes_rule(self):
         one = self.measured()[ABSENCE_POSTERIOR]
@@ -254,7 +254,7 @@ class TestRequirements:
             *neighbor_measurements(POLICY, attack(), "c" * 64, 1),
             *demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
             *absence_measurements(POLICY, AbsenceByClass(np.array([500]), np.array([9]), np.array([50]))),
-            *number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
+            *number_of_events_measurements(POLICY, {NUMBERED: demographic_risk([500], [9], 20)}),
             *membership_changes.changes_measured(POLICY, (), 9),
             *rotation_measurements(POLICY, NewlySensitive(0, 0, 0.99)),
             *cross_release_risk.linked_measurements(POLICY, (), "c" * 64, 1),

@@ -239,7 +239,7 @@ def test_how_many_rows_members_have_of_each_table_is_reported(released):
     told = {found["name"]: found["gating"] for found in measured if found["name"].startswith("number_of_")}
     assert told == {f"number_of_{events}_high_risk_share": False for events in ("claims", "fills", "all_events")}
     report = (pipeline.home.releases / "fills" / "0001" / "report.html").read_text()
-    assert "The number of rows of other tables is not assumed to be known." in " ".join(report.split())
+    assert "number of claims or of fills or of events. The share of released members" in " ".join(report.split())
 
 
 def test_the_release_is_verified_audited_and_accounted_for(released):

@@ -86,9 +86,8 @@ def test_the_gate_counts_the_files_whatever_the_assessment_found(prepared, tmp_p
     """Everybody alone in the gate's count; the evidence in the store still says that all is well."""
     alone = number_of_claims.with_bins
 
-    def one_bin_each(members, member, claims, width, years=()):
-        return f"""SELECT * REPLACE (row_number() OVER () AS number_of_claims)
-            FROM ({alone(members, member, claims, width, years)})"""
+    def one_bin_each(*of):
+        return f"SELECT * REPLACE (row_number() OVER () AS n0) FROM ({alone(*of)})"
 
     with copy_of(prepared, tmp_path / "deid") as pipeline:
         monkeypatch.setattr(number_of_claims, "with_bins", one_bin_each)

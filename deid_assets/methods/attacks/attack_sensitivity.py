@@ -9,8 +9,8 @@ alpha, it is the figure of the article.
 
 What is known: the values of attack 1 (`values`); in addition one claim jointly (`claim`) or the order of one pair of values of
 each quasi-identifier (`order`), see `claim_knowledge`; the year as a seventh quasi-identifier (`year`), as in Table 5 of
-Multimedia Appendix 1; the year of each known value (`dated_values`); the binned number of released claims, in total (`number`)
-or per year (`yearly_numbers`), see `number_of_claims`. Demographics are always known without error.
+Multimedia Appendix 1; the year of each known value (`dated_values`); the binned numbers of released claims or other events, in
+total (`number`) or per year (`yearly_numbers`), see `number_of_claims`. Demographics are always known without error.
 
 Bounds hold jointly for all cells (Bonferroni) and cover Monte Carlo error only.
 """
@@ -49,7 +49,7 @@ _DRAWS_AT_ONCE = 2048
 
 
 def claim_bins(records: ClaimRecords, width: int, by_year: bool) -> np.ndarray:
-    """Return (M, y) int64: bin of each member's number of claims, in total or per year; 0 for no claims.
+    """Return (M, y) int64: bins of each member's numbers of claims, in total or per year; 0 for no claims.
 
     Examples
     --------
@@ -57,12 +57,12 @@ def claim_bins(records: ClaimRecords, width: int, by_year: bool) -> np.ndarray:
     >>> claim_bins(records, 2, by_year=False).tolist(), claim_bins(records, 2, by_year=True).tolist()
     ([[2], [0]], [[1, 1], [0, 0]])
     """
-    if not by_year:
-        return ClaimNumberBins(width).of(np.diff(records.offsets))[:, None] + 1
     # Claims without a recorded year get a column of their own.
-    years = int(records.year.max(initial=0)) + 2
-    counts = np.bincount(records.owners * years + records.year + 1, minlength=len(records) * years)
-    counts = counts.reshape(len(records), years)
+    years = int(records.year.max(initial=0)) + 2 if by_year else 1
+    column = records.counts_in.astype(np.int64) * years + (records.year + 1 if by_year else 0)
+    columns = int(column.max(initial=0)) + 1
+    cells = (records.owners * columns + column)[records.counts_in != MISSING]
+    counts = np.bincount(cells, minlength=len(records) * columns).reshape(len(records), columns)
     return ClaimNumberBins(width).of(counts[:, counts.any(axis=0)] if counts.any() else counts[:, :1]) + 1
 
 

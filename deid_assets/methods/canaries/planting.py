@@ -10,7 +10,7 @@ Other attacks plant their own canaries: `compare` compares expected with actual 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,6 +82,8 @@ class Canary:
         Size of its class for other kinds of knowledge, if different.
     own_column
         The member-level quasi-identifier with a unique value; None: demographics are those of the first real member.
+    counts_in
+        Which number its claims count in, see `ClaimRecords`.
     """
 
     kind: str
@@ -89,19 +91,22 @@ class Canary:
     size: int
     sizes: dict[Knows, int] = field(default_factory=dict)
     own_column: int | None = None
+    counts_in: int = 0
 
     def class_size(self, knows: Knows) -> int:
         """Return the size of its class for a kind of knowledge."""
         return self.sizes.get(knows, self.size)
 
 
-def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tuple[Canary, ...]:
+def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5), numbers: int = 1) -> tuple[Canary, ...]:
     """Return the canaries for given numbers of member-level and claim-level quasi-identifiers; each group has its own values.
 
     Parameters
     ----------
     alike
         Sizes of groups of equal members.
+    numbers
+        How many numbers of events may be known.
     """
     values = iter(range(10**6))
 
@@ -129,9 +134,12 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5)) -> tup
     made += _linked(next(values), next(values), histories)
     # A claim of which every value is blank tells only that it is there. More claims of a year than are known (POWER) tell
     # nothing.
-    counted, blank = everywhere(next(values)), ((None,) * histories, 0, 0, True)
+    blank: Claim = ((None,) * histories, 0, 0, True)
     told: dict[Knows, int] = {"number": 1, "yearly_numbers": 1}
-    made += [Canary("number of claims", (counted, *[blank] * more), 2, told) for more in (POWER - 1, POWER)]
+    for number in range(numbers):
+        one = everywhere(next(values))
+        of_two = ((one, *[blank] * more) for more in (POWER - 1, POWER))
+        made += [Canary("number of claims", claims, 2, told, counts_in=number) for claims in of_two]
     dated = next(values)
     made += [
         Canary("year", (everywhere(dated, year),), 2, {"year": 1, "dated_values": 1, "yearly_numbers": 1}) for year in (0, 1)
@@ -235,7 +243,7 @@ def plant_in_records(records: EvaluationRecords) -> tuple[EvaluationRecords, np.
     """
     copied, histories = min(MEMBERS_COPIED, records.members), len(records.history_sizes)
     columns = len(records.demographic_sizes)
-    planted = canaries(columns, histories)
+    planted = canaries(columns, histories, numbers=1 + int(records.held.counts_in.max(initial=0)))
     first = records.history_sizes
 
     def numbered(values: Sequence[int | None]) -> tuple[int | None, ...]:
@@ -249,6 +257,7 @@ def plant_in_records(records: EvaluationRecords) -> tuple[EvaluationRecords, np.
 
     known = ClaimRecords.of([claims(canary, False) for canary in planted], histories)
     held = ClaimRecords.of([claims(canary, True) for canary in planted], histories)
+    held = replace(held, counted=np.repeat([canary.counts_in for canary in planted], np.diff(held.offsets)))
     real = records.demographics[:copied]
     return (
         EvaluationRecords(

@@ -273,7 +273,8 @@ class _Remedies:
         # Under the changed policy claims are truncated within fewer, larger classes: bins too small now may merge.
         classes = np.unique(delivered, axis=0, return_inverse=True)[1].reshape(-1)
         key = self.judge.keys("bins cut again")
-        joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, key)
+        none_is_told = not gates.claim_bins[gates.sampled].all()
+        joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, key, none_is_told)
         return replace(gates, claim_bins=joined)
 
     def _places(self, change: PolicyChange) -> tuple[list[int], list[int]]:

@@ -8,13 +8,14 @@ demographic class, because the same adversary knows age and sex.
 
 If the year of a claim is known, the quasi-identifier is the vector of yearly numbers. Bins that are safe in each year are not
 safe jointly. Members are therefore truncated year by year, each time among those who share demographics and the bins of earlier
-years. A year without claims is a bin of its own.
+years. A year without claims is a bin of its own. So it is with the numbers of several tables of events, and with that of
+another table than the claims, of which a released member may have no row.
 
 Classes and bins only merge when demographics become coarser, so what is safe at one demographic node is safe at every node
 above it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +24,19 @@ from deid_assets.methods.long_tail.bins import ClaimNumberBins, truncate_to_bins
 from deid_assets.methods.statistics.streams import philox_of
 from deid_assets.store.tables import quoted
 
-COLUMN = "number_of_claims"
-
 
 def truncate_within_classes(
-    counts: NDArray[np.integer], classes: NDArray[np.integer], width: int, m: int, key: bytes
+    counts: NDArray[np.integer], classes: NDArray[np.integer], width: int, m: int, key: bytes, none_is_told: bool = False
 ) -> NDArray[np.int64]:
     """Return how many claims each member keeps, so that every bin of every class is empty or has at least m members.
 
-    The fewest claims are removed in each class, year by year. If fewer than m members share a class, truncation does not help
-    and they keep all claims: their demographics alone are too rare.
+    The fewest claims are removed in each class, column by column. If fewer than m members share a class, truncation does not
+    help and they keep all claims: their demographics alone are too rare.
 
     Parameters
     ----------
     counts
-        (n, y) integers: claims of each member of the population, in total (y = 1) or in each of y years.
+        (n, y) integers: claims of each member of the population, in total (y = 1), or in each of y years or tables.
     classes
         (n,) integers: demographic class of each member.
     width
@@ -46,12 +45,14 @@ def truncate_within_classes(
         Smallest number of members of a non-empty bin.
     key
         16 bytes. It decides which of several members with equal numbers lose claims; their order never does.
+    none_is_told
+        Whether having none is a bin like any other; with several columns it always is.
 
     Returns
     -------
     numpy.ndarray
-        (n, y) int64, at most `counts`. With one column, nobody with claims loses all of them; with several, a member may be
-        left without any.
+        (n, y) int64, at most `counts`. If none is a bin, a member may be left without any; else nobody with claims loses
+        all of them.
 
     Raises
     ------
@@ -72,56 +73,53 @@ def truncate_within_classes(
         raise ValueError(f"counts and classes need shapes (n, y) and (n,), not {counts.shape} and {classes.shape}")
     if len(key) != 16:
         raise ValueError(f"the key has {len(key)} bytes instead of 16")
-    bins, several = ClaimNumberBins(width), counts.shape[1] > 1
+    bins, with_none = ClaimNumberBins(width), none_is_told or counts.shape[1] > 1
     generator = philox_of(key)
     shuffled = generator.permutation(len(counts))
     kept, known = counts[shuffled], classes[shuffled]
     for year in range(counts.shape[1]):
         for members in _members_of(known):
             own = kept[members, year]
-            there = len(own) if several else np.count_nonzero(own)
-            if there >= m and _smallest_bin(bins, own if several else own[own > 0]) < m:
-                kept[members, year] = truncate_to_bins_optimally(own, bins, m, down_to_none=several)
+            there = len(own) if with_none else np.count_nonzero(own)
+            if there >= m and _smallest_bin(bins, own if with_none else own[own > 0]) < m:
+                kept[members, year] = truncate_to_bins_optimally(own, bins, m, down_to_none=with_none)
         known = _joined(known, bins.of(kept[:, year]))
     found = np.empty_like(kept)
     found[shuffled] = kept
     return found
 
 
-def bin_columns(years: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of the columns that `with_bins` adds: one, or one per year.
-
-    Examples
-    --------
-    >>> bin_columns(()), bin_columns((1, 2))
-    (('number_of_claims',), ('number_of_claims_y1', 'number_of_claims_y2'))
-    """
-    return tuple(f"{COLUMN}_y{int(year)}" for year in years) or (COLUMN,)
-
-
-def with_bins(members: str, member: str, claims: str, width: int, years: Sequence[int] = ()) -> str:
-    """SELECT every column of the members, and the bin of each member's number of claims, 0 for none.
+def with_bins(members: str, member: str, events: str, width: int, counted: Mapping[str, str]) -> str:
+    """SELECT every column of the members, and for each number of events the bin that it is in, 0 for none.
 
     Parameters
     ----------
     members
         SQL to put after FROM for the members, whose identifier is the column `member`.
-    claims
-        SQL to put after FROM for their claims: `member` and year, an integer.
+    events
+        SQL to put after FROM for their events: `member`, and what the conditions name.
     width
-        Bin width of the number of claims.
-    years
-        Years whose numbers are known separately; if empty, the total number of claims is known.
+        Bin width of the numbers.
+    counted
+        Name of each column of bins, and SQL that is true for the events that count in it.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> members = "(SELECT unnest(['a', 'b']) AS id)"
+    >>> events = "(SELECT 'a' AS id, unnest([1, 1, 2]) AS year)"
+    >>> bins = with_bins(members, "id", events, 2, {"first": "year = 1", "both": "true"})
+    >>> sorted(duckdb.sql(bins).fetchall())
+    [('a', 1, 2), ('b', 0, 0)]
     """
-    conditions = [f" FILTER (year = {int(year)})" for year in years] or [""]
     counts = ", ".join(
-        f"(count(*){condition} + {int(width) - 1}) // {int(width)} AS {quoted(name)}"
-        for name, condition in zip(bin_columns(years), conditions, strict=True)
+        f"(count(*) FILTER ({condition}) + {int(width) - 1}) // {int(width)} AS {quoted(name)}"
+        for name, condition in counted.items()
     )
-    bins = ", ".join(f"coalesce(b.{quoted(name)}, 0) AS {quoted(name)}" for name in bin_columns(years))
+    bins = ", ".join(f"coalesce(b.{quoted(name)}, 0) AS {quoted(name)}" for name in counted)
     return f"""
         SELECT m.*, {bins} FROM {members} AS m
-        LEFT JOIN (SELECT {quoted(member)}, {counts} FROM {claims} GROUP BY ALL) AS b USING ({quoted(member)})"""
+        LEFT JOIN (SELECT {quoted(member)}, {counts} FROM {events} GROUP BY ALL) AS b USING ({quoted(member)})"""
 
 
 def _smallest_bin(bins: ClaimNumberBins, own: NDArray[np.int64]) -> int:

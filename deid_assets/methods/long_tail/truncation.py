@@ -213,7 +213,7 @@ class CutOrder:
         )
 
 
-def keep_claims(claims: Table, scores: Table, kept: Table, order: CutOrder) -> Query:
+def keep_claims(claims: Table, scores: Table, kept: Table, order: CutOrder, counted: str = "true") -> Query:
     """SELECT the claims that stay if a table says how many each unit keeps; units that it does not list keep all.
 
     Parameters
@@ -222,9 +222,11 @@ def keep_claims(claims: Table, scores: Table, kept: Table, order: CutOrder) -> Q
         As in `truncate_claims`.
     kept
         The unit's columns (unique) and kept, the number of claims that stay, at least 0.
+    counted
+        SQL that is true for the claims of which the number is; all others stay.
     """
     unit = order.columns
-    of_long = f"SELECT claim_id, {unit}, kept FROM {claims.sql} JOIN {kept.sql} USING ({unit})"
+    of_long = f"SELECT claim_id, {unit}, kept FROM {claims.sql} JOIN {kept.sql} USING ({unit}) WHERE {counted}"
     return order.without_cut(claims, scores, of_long, "kept")
 
 

@@ -32,6 +32,8 @@ class ClaimRecords:
         (C,) int: position of a claim in its year, as precisely as it is known; MISSING if not known.
     days_across_years
         Whether days are numbered continuously across years, so that they alone give the order.
+    counted
+        (C,) int: which of several numbers a claim counts in, 0, 1, ..; MISSING if in none. None: there is one number, of all.
 
     Raises
     ------
@@ -44,11 +46,12 @@ class ClaimRecords:
     year: np.ndarray
     day: np.ndarray
     days_across_years: bool = False
+    counted: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         claims = self.codes.shape[1] if self.codes.ndim == 2 else -1
-        if not self.year.shape == self.day.shape == (claims,):
-            raise ValueError("codes must be (H, C), year and day (C,)")
+        if not self.year.shape == self.day.shape == self.counts_in.shape == (claims,):
+            raise ValueError("codes must be (H, C), year, day and counted (C,)")
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != claims:
             raise ValueError("offsets must run from 0 to the number of claims")
         if claims and min(self.year.min(), self.day.min(), self.codes.min(initial=0)) < MISSING:
@@ -104,11 +107,17 @@ class ClaimRecords:
         """(C,) int64: the member of each claim."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
+    @property
+    def counts_in(self) -> np.ndarray:
+        """(C,) int: which number each claim counts in."""
+        return np.zeros(len(self.year), dtype=np.int8) if self.counted is None else self.counted
+
     def first(self, members: int) -> "ClaimRecords":
         """Return the claims of the first members."""
         end = self.offsets[members]
+        own, counted = slice(end), None if self.counted is None else self.counted[:end]
         return ClaimRecords(
-            self.offsets[: members + 1], self.codes[:, :end], self.year[:end], self.day[:end], self.days_across_years
+            self.offsets[: members + 1], self.codes[:, own], self.year[own], self.day[own], self.days_across_years, counted
         )
 
     def followed_by(self, others: "ClaimRecords") -> "ClaimRecords":
@@ -119,6 +128,7 @@ class ClaimRecords:
             np.concatenate([self.year, others.year]),
             np.concatenate([self.day, others.day]),
             self.days_across_years,
+            np.concatenate([self.counts_in, others.counts_in]),
         )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData, as_codes
 from deid_assets.reference.known_columns import BESIDE_DAYS, DAYS_OF_SERVICE, YEARS
+from deid_assets.store.events import ALL_EVENTS, is_of
 from deid_assets.store.tables import Table, quoted
 
 
@@ -168,7 +169,12 @@ def _histories(table: Table, sql: str, members: int) -> Histories:
 
 
 def released_records(
-    tables: ReleasedTables, original: Table, domains: Table, day_level: int | None, released_date: str | None = None
+    tables: ReleasedTables,
+    original: Table,
+    domains: Table,
+    day_level: int | None,
+    released_date: str | None = None,
+    counted: Sequence[str] = (ALL_EVENTS,),
 ) -> EvaluationRecords:
     """Return the release (D2) and its members' claims before truncation of the long tail (D1), at one generalization.
 
@@ -183,6 +189,8 @@ def released_records(
     released_date
         Released column with dates of service, or with days since the first one; it gives the order whatever `day_level`
         is. Without either, claims of one year have no order.
+    counted
+        The tables of events whose numbers may be known.
     """
     profiles, claims, known, claim_names = tables.profiles, tables.claims, tables.known, tables.claim_names
     members, coded = member_codes(profiles, tables.member_columns)
@@ -208,8 +216,10 @@ def released_records(
         day = f"coalesce(d.place, {MISSING})"
     year = f'coalesce(CAST(substr(c."Year", 2) AS SMALLINT) - 1, {MISSING})'
     own_year, own_day = f"coalesce(o.year - 1, {MISSING})", f"coalesce(o.{DAY}, {MISSING})"
+    cases = " ".join(f"WHEN {is_of(claims, table, 'c.')} THEN {number}" for number, table in enumerate(counted))
     of_release = f"""SELECT p.position, {year} AS year, {day}::SMALLINT AS day,
-        {", ".join(held)} FROM {claims.sql} AS c JOIN {positions(profiles)} AS p USING ("MemberID")
+        {", ".join(held)}, (CASE {cases} ELSE {MISSING} END)::TINYINT AS number
+        FROM {claims.sql} AS c JOIN {positions(profiles)} AS p USING ("MemberID")
         {" ".join(joins_held)} ORDER BY ALL"""
     of_members = f"""SELECT p.position, {own_year}::SMALLINT AS year, {own_day}::SMALLINT AS day,
         {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, tables.crosswalk)} AS p USING (member_id)
@@ -244,7 +254,7 @@ def _since_1970(date: str) -> str:
 
 
 def _records(table: Table, sql: str, members: int, histories: int, days_across_years: bool) -> ClaimRecords:
-    arrays = table.arrays(sql)
+    arrays = table.arrays(sql)  # what is known of members is not counted: the files show how many rows there are
     counts = np.bincount(np.asarray(arrays["position"]), minlength=members)
     return ClaimRecords(
         np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
@@ -252,4 +262,5 @@ def _records(table: Table, sql: str, members: int, histories: int, days_across_y
         np.asarray(arrays["year"]),
         np.asarray(arrays["day"]),
         days_across_years,
+        np.asarray(arrays["number"]) if "number" in arrays else None,
     )

@@ -28,7 +28,7 @@ from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import YEARS_BY_DEFAULT, ClaimsMap, SyntheticSource, TablesSource
-from deid_assets.store.events import events_file, number_of
+from deid_assets.store.events import ALL_EVENTS, events_file, number_of
 from deid_assets.wording import how_many
 
 if TYPE_CHECKING:
@@ -405,6 +405,8 @@ def _event_tables(policy: Policy) -> Iterator[Problem]:
             yield Problem(
                 here, f"the file {events_file(table)} of the release would have the name of another: choose another name"
             )
+        if table == ALL_EVENTS:
+            yield Problem(here, f"{ALL_EVENTS} are the rows of all tables: choose another name")
         if not set(policy.claim_columns_of(table)) & {*policy.columns.events.get(table, ())}:
             yield Problem(here, "has no quasi-identifier: say in `columns` what an adversary may know of its rows")
         coded = any(name in policy.columns.declared.coded for name in policy.columns.events.get(table, ()))

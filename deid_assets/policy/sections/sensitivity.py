@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, confidence_of_try, empirical_bernstein_upper_bound
-from deid_assets.policy.problems import Path, Problem
+from deid_assets.policy.problems import Path, Problem, did_you_mean
 from deid_assets.policy.sections.longitudinal import AttackGate, Name, Probability, Section, Trials
+from deid_assets.store.events import ALL_EVENTS
 
 if TYPE_CHECKING:
     from deid_assets.policy.models import Policy
@@ -114,9 +115,18 @@ class AttackSensitivity(Section):
         return max((gate.confidence for gate in self.gates.values()), default=0.99)
 
 
-class NumberOfClaims(Section):
-    """The number of claims as a quasi-identifier of members, known to within a bin (Anonymizing Health Data, ch. 5)."""
+OF_CLAIMS, OF_LISTED = "number_of_claims", "numbers_of_events"
+"""How the names of measurements begin: of the number of claims alone, and of whatever else `number_of_claims` lists."""
 
+
+class NumberOfClaims(Section):
+    """The number of claims, or of other events, as a quasi-identifier of members (Anonymizing Health Data, ch. 5)."""
+
+    of: tuple[Name, ...] = Field(
+        ("claims",),
+        min_length=1,
+        description="whose numbers are known: tables of events, the number of each, or all_events, the number of all together",
+    )
     per: Literal["member", "member_year"] = Field(
         description="whether the number of all claims of a member is known, or the numbers of each year"
     )
@@ -130,6 +140,26 @@ class NumberOfClaims(Section):
         description="gate on a neighbor who knows the bin, values of claims, and that the target is in the release: the "
         "worst of attack_sensitivity's rows of this width at its plausible powers; null: only reported",
     )
+
+    @property
+    def named(self) -> str:
+        """How the names of its measurements begin."""
+        return OF_CLAIMS if self.of == ("claims",) else OF_LISTED
+
+    @property
+    def whose(self) -> tuple[str, ...]:
+        """In words, whose numbers are known."""
+        return tuple("events" if one == ALL_EVENTS else one.replace("_", " ") for one in self.of)
+
+    @property
+    def none_is_told(self) -> bool:
+        """Whether a released member may have none, so that this is a bin like any other: everybody has a claim."""
+        return len(self.of) > 1 or self.of[0] not in ("claims", ALL_EVENTS)
+
+    @property
+    def leaves_some_without_claims(self) -> bool:
+        """Whether the cut may take all claims of a member."""
+        return self.per == "member_year" or self.of != ("claims",)
 
 
 REPORTED = NumberOfClaims(per="member", width=5, reference={})
@@ -148,6 +178,7 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[Problem]:
         )
     if section is None:
         return
+    yield from _tables_problems(policy, section)
     yield from _gate_problems(section, analysis)
     of_members = {one.name: one for one in policy.dimensions if set(one.columns) & set(policy.member_columns)}
     path: Path = ("number_of_claims", "reference")
@@ -177,6 +208,24 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[Problem]:
             ("number_of_claims", "per"),
             "is member_year, but the year of a claim follows from its released date, after claims are cut; with dates, "
             "use member",
+        )
+
+
+def _tables_problems(policy: "Policy", section: NumberOfClaims) -> Iterator[Problem]:
+    """Numbers are of tables that are delivered, and every row counts in one of them at most."""
+    path: Path = ("number_of_claims", "of")
+    tables = (*policy.event_tables, ALL_EVENTS)
+    for name in section.of:
+        if name not in tables:
+            yield Problem(path, f"names no table of events '{name}'{did_you_mean(name, tables)}; tables: {', '.join(tables)}")
+    if len(set(section.of)) < len(section.of):
+        yield Problem(path, "names a table twice")
+    if ALL_EVENTS in section.of and len(section.of) > 1:
+        yield Problem(path, f"{ALL_EVENTS} counts every row, so that each would be cut for two numbers: name it alone")
+    if ALL_EVENTS in section.of and policy.long_tail.method != "percentile":
+        yield Problem(
+            path,
+            f"{ALL_EVENTS} does not go with bins of long_tail, which are of each table by itself and would not stay intact",
         )
 
 
