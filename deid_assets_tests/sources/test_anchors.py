@@ -10,6 +10,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.models import Policy
 from deid_assets.release.lineage import columns
+from deid_assets.schemas import contracts_of
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table
@@ -28,7 +29,7 @@ def since(*tables: str, per: str = "person") -> dict[str, Any]:
 def policy_with(folder: Path, claims: dict[str, Any], fills: dict[str, Any], **changes: Any) -> Policy:
     (folder / "drugs.csv").write_text(TABLE_OF_DRUGS)
     declared = {"claims": claims, "fills": FILLS["columns"]["fills"] | fills}
-    values = changed(FILLS, columns=declared, hierarchies__since={"kind": "fixed"}, **changes)
+    values = changed(FILLS, columns=declared, **({"hierarchies__since": {"kind": "fixed"}} | changes))
     values["quasi_identifiers"]["claims"] = [
         FILLS["quasi_identifiers"]["claims"][0],
         *({"column": name, "release_as": name.capitalize(), "hierarchy": "since"} for name in claims),
@@ -85,6 +86,18 @@ def test_of_each_person_and_year(tmp_path):
     found = taken(tmp_path, policy, claims, [("a", "2008-02-01"), ("a", "2009-05-31"), ("c", "2007-01-01")])
     assert [days for _, days in found["ever"]] == [29, 486, 496, 0]
     assert [days for _, days in found["of_year"]] == [29, 1, 11, 0]
+
+
+def test_of_a_year_there_are_at_most_365_days(tmp_path):
+    """From the first to the last day of a leap year: a hierarchy that ends covers them, but not the days of all years."""
+    months = {"kind": "intervals", "from": 0, "to": 366, "levels": [{"name": "months", "starts": [*range(0, 309, 28)]}]}
+    policy = policy_with(tmp_path, {"of_year": since(*BOTH, per="person_year")}, {}, hierarchies__since=months)
+    found = taken(tmp_path, policy, [("a", "2008-12-31"), ("b", "2009-01-01")], [("a", "2008-01-01"), ("b", "2009-12-31")])
+    assert [days for _, days in found["of_year"]] == [365, 0]
+    column = contracts_of(policy)["claims"].columns["of_year"]
+    assert [check.error for check in column.checks] == ["0 to 365"]
+    with pytest.raises(PolicyError, match="has no largest value"):
+        policy_with(tmp_path, {"ever": since(*BOTH)}, {}, hierarchies__since=months)
 
 
 def test_a_row_in_quarantine_is_no_first_event(tmp_path):

@@ -544,18 +544,24 @@ class DaysSince(DeclaredColumn):
     """Days of an event since an anchor that several tables of events have in common."""
 
     kind: Literal["days_since"]
-    limits: ClassVar[tuple[int, int | None]] = (0, None)
     anchor: Literal["first_event"] = Field(
         description="the day from which is counted, which is not released: that of the first event with a date of service"
     )
     of: tuple[Name, ...] = Field(
         min_length=1, description="tables of events among which the first is sought, this one among them"
     )
-    per: Literal["person", "person_year"] = Field("person", description="the first event of all, or of the same year")
+    per: Literal["person", "person_year"] = Field(
+        "person", description="the first event of all, or of the same year: then at most 365 days before any other of it"
+    )
 
     def made(self, table: str) -> Derivation:
         """Of all events that were taken in, before any is cut."""
         return derivations.days_since(table, FirstEvent(self.of, self.per == "person_year"))
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """From 0; of one year to 365, from its first to its last day where it has 366."""
+        return 0, 365 if self.per == "person_year" else None
 
 
 class MonthsEnrolled(DeclaredColumn):
