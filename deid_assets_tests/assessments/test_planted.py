@@ -441,16 +441,22 @@ class TestBrokenAttacks:
         monkeypatch.setattr(provider_graph, "shown_patterns", without)
         self.broken(Canaries(store, policy("claims_and_fills")), "provider_graph_attack")
 
-    @pytest.mark.parametrize("column", ["place", "specialty", "procedure_group", "condition_group"])
-    def test_patterns_of_care_that_overlook_a_column(self, canaries, monkeypatch, column):
+    @pytest.mark.parametrize(
+        ("name", "column"),
+        [
+            *(("heritage", column) for column in ("place", "specialty", "procedure_group", "condition_group")),
+            *(("claims_and_fills", column) for column in ("condition_group", "drug")),
+        ],
+    )
+    def test_patterns_of_care_that_overlook_a_column(self, store, monkeypatch, name, column):
+        own = Canaries(store, policy(name))
         honest = generalized_claims
 
         def overlooking(claims, domains, levels, *others):
             return f'SELECT * REPLACE (NULL::VARCHAR AS "{column}") FROM ({honest(claims, domains, levels, *others)})'
 
         monkeypatch.setattr(provider_graph_attack, "generalized_claims", overlooking)
-        released = {"place": "PlaceSvc", "specialty": "Specialty", "procedure_group": "ProcedureGroup",
-                    "condition_group": "PrimaryConditionGroup"}[column]  # fmt: skip
+        released = own.policy.claim_names[column]
         shown = provider_graph.shown_patterns
 
         def without(claims, identifier, patterns, pattern, names=None):
@@ -459,7 +465,7 @@ class TestBrokenAttacks:
             return shown(claims, identifier, patterns, pattern, names)
 
         monkeypatch.setattr(provider_graph, "shown_patterns", without)
-        self.broken(canaries, "provider_graph_attack")
+        self.broken(own, "provider_graph_attack")
 
     def test_providers_of_whom_only_one_pattern_is_known(self, canaries, monkeypatch):
         honest = provider_graph.recognized_by_patterns

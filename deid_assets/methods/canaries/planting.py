@@ -140,6 +140,9 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5), number
         one = everywhere(next(values))
         of_two = ((one, *[blank] * more) for more in (POWER - 1, POWER))
         made += [Canary("number of claims", claims, 2, told, counts_in=number) for claims in of_two]
+    if numbers > 1:
+        one = everywhere(next(values))
+        made += [Canary("number of one kind", (one,), numbers, told, counts_in=number) for number in range(numbers)]
     dated = next(values)
     made += [
         Canary("year", (everywhere(dated, year),), 2, {"year": 1, "dated_values": 1, "yearly_numbers": 1}) for year in (0, 1)

@@ -256,6 +256,26 @@ class TestBrokenAttacks:
         monkeypatch.setattr(module, name, broken)
         assert checks.sensitivity_of_canaries(records, [knows], KEY).share < 1
 
+    @pytest.mark.parametrize("knows", ["number", "yearly_numbers"])
+    @pytest.mark.parametrize(
+        "counts_in",
+        [lambda counted: 0 * counted, lambda counted: np.where(counted == 1, -1, counted), lambda counted: -counted],
+        ids=["all as one number", "the second number overlooked", "another number counted"],
+    )
+    def test_several_numbers(self, monkeypatch, knows, counts_in):
+        """Claims, fills, and rows of a table whose number is not known."""
+        records = many()
+        kinds = np.arange(len(records.held.year)) % 3 - 1
+        records = replace(records, held=replace(records.held, counted=kinds))
+        assert checks.sensitivity_of_canaries(records, [knows], KEY).share == 1
+        honest = attack_sensitivity.claim_bins
+        monkeypatch.setattr(
+            attack_sensitivity,
+            "claim_bins",
+            lambda of, width, by_year: honest(replace(of, counted=counts_in(of.counted)), width, by_year),
+        )
+        assert checks.sensitivity_of_canaries(records, [knows], KEY).share < 1
+
     def test_orders_read_backwards(self, monkeypatch):
         honest = known_facts.PossibleOrders.facts
 
