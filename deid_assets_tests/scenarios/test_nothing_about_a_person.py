@@ -15,10 +15,10 @@ from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import deid
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
+from deid_assets_tests.scenarios.fills_delivery import DRUGS, FILLS, TABLE_OF_DRUGS, fills_of
 from deid_assets_tests.scenarios.policies import write_policy
 from deid_assets_tests.scenarios.tables_delivery import (
     CLAIMS_HEADER,
-    TABLES,
     claim,
     good_tables,
     tables_of_synthetic,
@@ -43,7 +43,7 @@ class PlantedRun:
 def planted(folder: Path) -> Path:
     """A delivery to publish, with canaries in every place where a value can stand."""
     write_delivery(folder.parent / "synthetic", MEMBERS, seed=5)
-    tables_of_synthetic(folder.parent / "synthetic", folder)
+    fills_of(tables_of_synthetic(folder.parent / "synthetic", folder))
     with duckdb.connect() as connection:
         for name, select in (
             (
@@ -58,9 +58,17 @@ def planted(folder: Path) -> Path:
                     CASE WHEN hash(no) % 1000 = 1 THEN '{TEXT}' ELSE los::VARCHAR END AS los, admitted, "left",
                     CASE WHEN hash(no) % 1000 = 2 THEN '{TEXT}' ELSE dx END AS dx, '{TEXT}' AS note""",
             ),
+            (
+                "fills",
+                f"""SELECT '{MEMBER}' || member AS member, '{PROVIDER}' || prescriber AS prescriber,
+                    CASE WHEN hash(member, filled) % 400 = 0 THEN '{TEXT}' ELSE filled::VARCHAR END AS filled,
+                    CASE WHEN hash(member, filled) % 400 = 1 THEN '{TEXT}' ELSE ndc END AS ndc,
+                    CASE WHEN hash(member, filled) % 400 = 2 THEN '{TEXT}' ELSE days::VARCHAR END AS days, '{TEXT}' AS note""",
+            ),
         ):
             file = folder / f"{name}.csv"
-            connection.execute(f"CREATE TABLE {name} AS {select} FROM read_csv('{file}', all_varchar = false)")
+            types = "types = {ndc: VARCHAR}" if name == "fills" else "all_varchar = false"
+            connection.execute(f"CREATE TABLE {name} AS {select} FROM read_csv('{file}', {types})")
             connection.execute(f"COPY {name} TO '{file}' (HEADER)")
     return folder
 
@@ -69,10 +77,11 @@ def run_on(root: Path, temporary: Path, delivery: Path) -> PlantedRun:
     """`deid run` with a folder of its own for temporary files."""
     temporary.mkdir()
     home = Home(root).create()
-    write_policy(home.policies, TABLES)
+    (home.policies / "drugs.csv").write_text(TABLE_OF_DRUGS)
+    write_policy(home.policies, FILLS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(temporary))
-        code, printed = deid(root, "run", "--policy", "tables", "--delivery", delivery)
+        code, printed = deid(root, "run", "--policy", "fills", "--delivery", delivery)
     return PlantedRun(home, temporary, code, printed)
 
 
@@ -96,6 +105,9 @@ def failed_run(tmp_path_factory) -> PlantedRun:
     ]
     delivery = good_tables(folder / "in")
     write_csv(delivery / "claims.csv", CLAIMS_HEADER, rows)
+    fill = {"member": "person-1", "filled": "2008-03-04", "prescriber": f"{PROVIDER}1", "ndc": DRUGS["statin"], "days": "30"}
+    fills = [fill | {column: f"{MEMBER}{TEXT}" if column == "member" else TEXT} for column in fill for _ in range(5)]
+    write_csv(delivery / "fills.csv", tuple(fill), fills)
     return run_on(folder / "deid", folder / "tmp", delivery)
 
 
@@ -125,13 +137,15 @@ def leaks(paths) -> list[tuple[str, str]]:
 def test_the_planted_delivery_is_published_and_its_unusable_rows_are_quarantined(published_run):
     """Or the search below would find nothing because nothing was there."""
     assert published_run.exit_code == PUBLISHED, published_run.printed
-    store = published_run.home.store / "tables" / "in.duckdb"
+    store = published_run.home.store / "fills" / "in.duckdb"
     with duckdb.connect(str(store), read_only=True) as connection:
         for sql in (
             f"SELECT count(*) FROM intake.members WHERE member_id LIKE '{MEMBER}%'",
             f"SELECT count(*) FROM intake.claims WHERE provider_id LIKE '{PROVIDER}%'",
             f"SELECT count(*) FROM intake.members WHERE birth_date = DATE '{BIRTH}'",
+            f"SELECT count(*) FROM intake.claims WHERE provider_id LIKE '{PROVIDER}%' AND event_table = 'fills'",
             "SELECT count(*) FROM intake.quarantined_rows",
+            "SELECT count(*) FROM intake.quarantined_rows WHERE source_table = 'fills'",
         ):
             assert connection.execute(sql).fetchall()[0][0] > 20, sql
 
