@@ -434,7 +434,7 @@ def freshness_check(
     @dg.asset_check(
         asset=release,
         name=CHECK,
-        description=f"The newest delivery was registered within the last {days} days, and was released. An asset's "
+        description=f"The newest delivery was registered within the last {how_many(days, 'day')}, and was released. An asset's "
         "freshness is satisfied by any delivery; this check asks for the newest one.",
     )
     def newest_delivery_is_recent(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:

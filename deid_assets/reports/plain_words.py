@@ -26,6 +26,7 @@ from deid_assets.policy.rules.needs import needs_of
 from deid_assets.policy.sections.counts import characteristics_of, level_or_values, levels_of_records
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS
 from deid_assets.sources.diagnosis_systems import NAMES
+from deid_assets.wording import how_many
 
 
 def explain(policy: AnyPolicy) -> str:
@@ -119,6 +120,7 @@ def _template() -> Template:
     """The text, as `plain_words.txt.j2` has it; a line there that is indented by four blanks continues the one before."""
     made = Environment(undefined=StrictUndefined, trim_blocks=True)  # noqa: S701 - for a terminal, not for a browser
     made.filters |= {
+        "how_many": how_many,
         "one_line": lambda text: " ".join(text.split()),
         "per_cent": lambda number: f"{number:.0%}",
         "share": lambda number: f"{number * 100:.4g} %",
