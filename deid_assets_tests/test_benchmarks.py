@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import deid_assets
-from deid_assets_tests.benchmarks import against, page, profile, releases, rotation
+from deid_assets_tests.benchmarks import against, page, profile, releases, rotation, sizes
 from deid_assets_tests.benchmarks.__main__ import Run, populations_table
 from deid_assets_tests.benchmarks.profile import Costs
 from deid_assets_tests.benchmarks.rotation import Population
@@ -82,6 +82,27 @@ def test_versions_are_compared_by_the_least_of_their_rounds_and_held_to_a_limit(
     assert next(one for one in steps if one.name == "new").ratio is None
     assert against.too_dear(steps, 1.3) == ["**all**"], "what is new counts in the whole run"
     assert against.too_dear(against.compared(before, now[1:] * 2), 1.3) == ["**all**", "b", "a"]
+
+
+def test_the_exponent_of_a_step_is_that_with_which_its_cost_grows(monkeypatch, capsys, tmp_path):
+    """b grows as the members do, a with their square, and only the largest run has d: the others were refused before it."""
+    made = {1_000: costs(a=1.0, b=2.0), 3_000: costs(a=9.0, b=6.0), 9_000: costs(a=81.0, b=18.0, d=7.0)}
+    grown = {one.name: one.exponent for one in sizes.growths(made)}
+    assert grown["a"] == pytest.approx(2) and grown["b"] == pytest.approx(1) and grown["d"] is grown["**all**"] is None
+    assert "c" not in grown and list(grown)[:3] == ["**all**", "a", "b"], "the largest first, without what costs little"
+    asked: list[list[str]] = []
+
+    def measured(arguments: list[str], environment: dict[str, str]) -> Costs:
+        asked.append(arguments)
+        return made[int(arguments[1])]
+
+    monkeypatch.setattr(sizes, "measured", measured)
+    file = tmp_path / "sizes.svg"
+    sizes.main(["--sizes", "9000", "1000", "3000", "--figure", str(file), "--release", "100"])
+    assert asked == [["--members", str(size), "--release", "100"] for size in sorted(made)]
+    printed = capsys.readouterr().out
+    assert "| a | 1.0 | 9.0 | 81.0 | 2.00 |" in printed and "| d |  |  | 7.0 |  |" in printed
+    assert file.read_bytes() == sizes.figure(sizes.growths(made)) and b"a: 2.00" in file.read_bytes()
 
 
 def test_another_version_is_measured_in_turns_and_a_dearer_step_fails(monkeypatch, capsys):

@@ -5,6 +5,7 @@ python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 
 python -m deid_assets_tests.benchmarks profile --flame flame.svg --members 20000
 python -m deid_assets_tests.benchmarks against COMMIT --members 20000
 python -m deid_assets_tests.benchmarks broad
+python -m deid_assets_tests.benchmarks sizes --sizes 5000 20000 200000
 python -m deid_assets_tests.benchmarks all
 """
 
@@ -19,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets_tests.benchmarks import against, broad, page, profile
+from deid_assets_tests.benchmarks import against, broad, page, profile, sizes
 from deid_assets_tests.benchmarks.timing import machine
 from deid_assets_tests.stages import STAGES
 
@@ -146,7 +147,7 @@ def synthetic_table(large: bool) -> None:
 
 def main() -> None:
     """Print the tables."""
-    commands = {"profile": profile.main, "against": against.main, "broad": broad.main, "all": page.main}
+    commands = {"profile": profile.main, "against": against.main, "sizes": sizes.main, "broad": broad.main, "all": page.main}
     if command := commands.get("".join(sys.argv[1:2])):
         command(sys.argv[2:])
         return
@@ -161,8 +162,8 @@ def main() -> None:
     asked = parser.parse_args()
     print(f"{machine()}\n", flush=True)
     if asked.populations:
-        policy, *sizes = asked.populations
-        populations_table(policy, [int(size) for size in sizes])
+        policy, *members = asked.populations
+        populations_table(policy, [int(size) for size in members])
         return
     synthetic_table(asked.large)
 

@@ -81,7 +81,8 @@ def _git(*arguments: str) -> str:
     return ended.stdout.strip()
 
 
-def _written(folder: Path) -> Path:
+def policy_that_publishes(folder: Path) -> Path:
+    """Write a policy of the tests that publishes populations of few members, too, and return its file."""
     write_policy(folder, SMALL)
     return folder / f"{SMALL['policy']}.yaml"
 
@@ -97,7 +98,7 @@ def main(listed: Sequence[str]) -> None:
     commit = _git("rev-parse", "--short", f"{asked.commit}^{{commit}}")
     where = machine()
     with checked_out(commit) as tree, tempfile.TemporaryDirectory() as folder:
-        policy = ["--policy", str(_written(Path(folder)))] if asked.published else []
+        policy = ["--policy", str(policy_that_publishes(Path(folder)))] if asked.published else []
         found: dict[Path, list[Costs]] = {tree: [], ROOT: []}
         for _ in range(asked.rounds):
             for version, costs in found.items():
