@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from deid_assets.assessments import number_of_claims
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
 from deid_assets.assessments.kernel_input import Candidate
+from deid_assets.assessments.neighbor_attack import ATTACK_SENSITIVITY, analysis_rows, sensitivity_measurements
 from deid_assets.assessments.number_of_claims import (
     LISTED_NUMBERS,
     NUMBERED,
@@ -25,7 +26,7 @@ from deid_assets.assessments.number_of_claims import (
 )
 from deid_assets.assets.preparation import _kept_in_bins
 from deid_assets.errors import PolicyError
-from deid_assets.methods.attacks.attack_sensitivity import claim_bins
+from deid_assets.methods.attacks.attack_sensitivity import Trials, cell_of, claim_bins
 from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.methods.long_tail import number_of_claims as cut
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords
@@ -230,6 +231,20 @@ def test_the_numbers_that_are_listed_are_the_gate_and_all_others_are_reported(fo
     assert gates[LISTED_NUMBERS] == fills.risk.max_high_risk_share and not gates.keys() & set(each)
     both = policy_with(folder, SECTION | {"of": [*TABLES]})
     assert list(numbers_measured(both)) == [LISTED_NUMBERS, *each]
+
+
+@pytest.mark.parametrize(("of", "named"), [(["claims"], "number_of_claims"), (["fills"], "numbers_of_events")])
+def test_who_knows_values_too_is_a_gate_of_the_same_numbers(folder, of, named):
+    gated = policy_with(folder, SECTION | {"of": of, "with_values": {"at_most": 0.1}})
+    required = {one.measurement: one.threshold for one in ATTACK_SENSITIVITY.required(gated)}
+    assert {name: limit for name, limit in required.items() if "with_values" in name} == {f"{named}_known_with_values": 0.1}
+    cells = [
+        cell_of(row, power, Trials(np.zeros(9, int), np.ones(9, bool), np.full(9, 20)), 0.1, lambda successes: (0.0, 0.2))
+        for row in analysis_rows(gated)
+        for power in gated.attack_sensitivity.powers
+    ]
+    measured = {one.name: one for one in sensitivity_measurements(gated, cells, "c" * 64, 1)}
+    assert measured[f"{named}_known_with_values"].gating and f"{named}_known_within_5_power_5_given_membership" in measured
 
 
 def test_a_section_of_claims_has_the_hash_that_it_had(folder):
