@@ -31,6 +31,8 @@ from deid_assets.store.tables import Table, scratch_table
 _METHOD = Method("attribute_disclosure", "methods#attribute-disclosure; Machanavajjhala et al. 2007; Li et al. 2007")
 
 HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "greatest_distance"
+NO_COLUMN = ("no column is sensitive: nothing was measured", *["none"] * 5)
+"""The row of the report where neither the policy names a column nor the release has one that is measured unnamed."""
 ONE, OTHER = planting.PLAIN, planting.PLAIN + 1
 """The values of a sensitive attribute in canaries; of numbers, the second is the larger."""
 
@@ -181,7 +183,7 @@ def report_table(found: Published) -> ReportTable:
             ("t", "number"),
             ("Mean t", "number"),
         ),
-        tuple((name, *(written(found, f"{name}/{column}") for column in columns)) for name in names),
+        tuple((name, *(written(found, f"{name}/{column}") for column in columns)) for name in names) or (NO_COLUMN,),
     )
 
 
@@ -246,15 +248,11 @@ _OF_MEMBERS = "attribute_disclosure"
 def _assess_members(work: Work[Policy]) -> Assessed:
     """Evidence: what the demographic class of a released member discloses about their sensitive attributes."""
     policy, tables = work.policy, work.tables
-    found = {released_name(policy, column): disclosed(policy, column, tables) for column in policy.sensitive_columns}
+    names = policy.names_of_sensitive
+    found = {names[column]: disclosed(policy, column, tables) for column in policy.sensitive_columns}
     measured = attribute_measurements(policy.attribute_disclosure, found, tables["release_members"].count())
     canaries = attributes_of_canaries(policy, tables, lambda planted, column: disclosed(policy, column, planted))
     return Assessed(measured, canaries, shown=attribute_metadata(found))
-
-
-def released_name(policy: Policy, column: str) -> str:
-    """The name of a sensitive column in the release; days in hospital are one column in a file for each year."""
-    return "CharlsonIndex" if column == "charlson" else policy.quasi_identifier(column).release_as
 
 
 def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attributes.ClassDisclosure:
@@ -267,14 +265,14 @@ def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attri
 def members_disclosure(policy: Policy, column: str, profiles: Table, claims: Table) -> attributes.ClassDisclosure:
     """What classes disclose about one attribute; members of a class share all other member-level columns."""
     others = [listed for listed in policy.member_columns if listed != column]
-    if column in YEARS.values():
-        return _single_valued(profiles, profiles.sql, others, column)
+    if column in policy.member_columns:
+        return _single_valued(profiles, profiles.sql, others, column, ordered=column in YEARS.values())
     if column == "charlson":
         highest = f"""(SELECT p.*, c.charlson FROM {profiles.sql} AS p LEFT JOIN (
             SELECT "MemberID", arg_max("CharlsonIndex", {attributes.leading_number("CharlsonIndex")}) AS charlson
             FROM {claims.sql} GROUP BY "MemberID") AS c USING ("MemberID"))"""
         return _single_valued(profiles, highest, others, "charlson")
-    value = released_name(policy, column)
+    value = policy.names_of_sensitive[column]
     sets = profiles.query(attributes.sets_of_values(profiles.sql, "MemberID", others, claims.sql, value))
     of_sets = attributes.single_valued(sets["class"], pd.factorize(sets["value"])[0], sets["members"])
     held = profiles.query(attributes.held_counts(profiles.sql, "MemberID", others, claims.sql, value))
@@ -337,7 +335,7 @@ ATTRIBUTE_DISCLOSURE = Assessment(
         "A class may disclose a condition without identifying a record.",
         "Machanavajjhala A et al. l-Diversity. ACM TKDD 2007;1(1):3; Li N et al. t-Closeness. ICDE 2007. " + OWNERS_DECIDE,
     ),
-    version="4",
+    version="5",
     policy_sections=("attribute_disclosure",),
     inputs=CANDIDATE,
     measure=_assess_members,

@@ -28,7 +28,6 @@ from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.inference_rows import (
     IDENTIFYING,
     LINKED,
-    MEANINGS,
     OF_CLAIMS_ALONE,
     SAMPLE,
     WITHOUT_IDENTIFIERS,
@@ -38,6 +37,7 @@ from deid_assets.assessments.inference_rows import (
     channels_of,
     inferred,
     linked_tables,
+    meaning_of,
     usual_columns,
 )
 from deid_assets.assessments.kernel_input import CANDIDATE, chosen_levels
@@ -140,6 +140,11 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
     codes = _codes(people)
     system = ICD10CM_PREFIX if "icd10cm" in systems_of(policy.diagnosis_codes) else ""
     claims, columns = like[LINKED].columns(), policy.member_columns
+    declared = [name for name in policy.inference.columns if name in policy.columns.all]
+    withheld: dict[str, list[str]] = {
+        "members": [*(name for name in WITHHELD if name in MEMBERS), *(name for name in declared if name in columns)],
+        "claims": [*(name for name in WITHHELD if name in CLAIMS), *(name for name in declared if name not in columns)],
+    }
 
     def shown(field: str | None, name: str, kind: str = "VARCHAR") -> object:
         if name in IDENTIFYING:
@@ -157,14 +162,13 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
             {"kind": "member", "original_id": f"canary {number}", "pseudonym": _FIRST + number} for number in range(len(people))
         ],
         "member_profiles": [
-            {"member_id": f"canary {number}", **{name: code for name in WITHHELD if name in MEMBERS}}
-            for number, code in enumerate(codes)
+            {"member_id": f"canary {number}", **dict.fromkeys(withheld["members"], code)} for number, code in enumerate(codes)
         ],
         "eligible_claims": [
             {
                 CLAIM: f"claim {number}",
                 "diagnosis_1": f"{system}{410 + code}0",
-                **{name: 1 + code for name in WITHHELD if name in CLAIMS},
+                **dict.fromkeys(withheld["claims"], 1 + code),
             }
             | {column: f"{column} {code}" for column, _ in PROVIDERS.values()}
             for number, code in enumerate(codes)
@@ -353,7 +357,7 @@ def lines(values: Mapping[str, float | None]) -> list[Line]:
     for name, value in values.items():
         channel, _, rest = name.partition("/")
         group, _, model = rest.rpartition("/")
-        if channel in MEANINGS and group and group not in ("better", "shown_better") and model != SUREST and value is not None:
+        if group and group not in ("better", "shown_better") and model != SUREST and value is not None:
             found.setdefault((channel, group), {})[model] = value
     rows = [
         Line(channel, group, shares, values.get(f"{channel}/{group}/{SUREST}"))
@@ -390,13 +394,13 @@ def inference_metadata(measured: Sequence[Measurement]) -> dict[str, Shown]:
     series = models_of(rows)
     shown: dict[str, Shown] = {
         "guesses": pd.DataFrame(
-            [(MEANINGS[row.channel], row.group, *map(row.shares.get, series), row.gain, row.surest) for row in rows],
+            [(meaning_of(row.channel), row.group, *map(row.shares.get, series), row.gain, row.surest) for row in rows],
             columns=["withheld", "group", *series, "gain", "surest tenth"],
         )
     }
     for channel, own in by_channel(rows).items():
         if len(own) > 1:
-            alt = f"{MEANINGS[channel]}: shares guessed by models and by naming the most frequent value, by group"
+            alt = f"{meaning_of(channel)}: shares guessed by models and by naming the most frequent value, by group"
             shown[f"{channel}_by_group"] = Image(inference_figure(own), alt)
     return shown
 
@@ -416,7 +420,10 @@ def report_table(found: Published) -> ReportTable:
         groups, single, judged = (written(found, f"{channel}/{name}") for name in (GROUPS, SINGLE, JUDGED))
         small = written(found, f"{channel}/{TOO_SMALL}")
         hidden = "" if small in ("", "0") else f" Too few members for a row: {small}."
-        told.append(f"{MEANINGS[channel].capitalize()}: {_groups(groups, single, judged)} {better}.{hidden}")
+        told.append(f"{meaning_of(channel).capitalize()}: {_groups(groups, single, judged)} {better}.{hidden}")
+    nothing = [
+        name.removesuffix(f"/{GROUPS}") for name, one in found.items() if name.endswith(f"/{GROUPS}") and one["value"] == 0
+    ]
     return ReportTable(
         "inference",
         "What can be inferred",
@@ -435,13 +442,13 @@ def report_table(found: Published) -> ReportTable:
             ("Trials", "number"), ("Surest tenth", "number"), ("Trials of the tenth", "number"),
         ),
         tuple(
-            (MEANINGS[row.channel], row.group,
+            (meaning_of(row.channel), row.group,
              *(written(found, f"{row.channel}/{row.group}/{name}") for name in (MAJORITY, *models)),
              _trials_told(found, f"{row.channel}/{row.group}/{MAJORITY}"),
              written(found, f"{row.channel}/{row.group}/{SUREST}") if row.surest is not None else "too few members",
              _trials_told(found, f"{row.channel}/{row.group}/{SUREST}"))
             for row in rows
-        ),
+        ) + tuple((meaning_of(channel), "nothing to predict", *["none"] * (4 + len(models))) for channel in nothing),
     )  # fmt: skip
 
 

@@ -48,7 +48,18 @@ MEANINGS = {
     "pcp": "blanked primary care provider",
     **WITHHELD,
 }
-"""What each channel withholds, in words."""
+"""What each channel withholds, in words; see `meaning_of`."""
+
+
+def meaning_of(channel: str) -> str:
+    """What a channel withholds, in words; that of a declared column has its name.
+
+    Examples
+    --------
+    >>> meaning_of("age"), meaning_of("main_diagnosis")
+    ('exact age', 'value of main_diagnosis')
+    """
+    return MEANINGS.get(channel, f"value of {channel}")
 
 
 @dataclass(frozen=True)
@@ -100,13 +111,15 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
         elif column in PROVIDERS:
             own, released = PROVIDERS[column]
             found.append(Channel(column, f'CASE WHEN l."{released}" IS NULL THEN o.{own} END'))
+        elif column in policy.columns.of_events:
+            found.append(Channel(column, f"o.{quoted(column)}", _released(policy, column, "l")))
         elif column in CLAIMS:
             least, own = CLAIMS[column].prepared_from or 0, f"o.{quoted(column)}"
             prepared = f"CASE WHEN {own} < {least} THEN {least} ELSE {own} END"
             found.append(Channel(column, prepared, _released(policy, column, "l")))
         else:
-            group = f"p.{column}" if policy.publishes(column) else None
-            found.append(Channel(column, f"m.{column}", group, of_members=True))
+            group = f"p.{quoted(column)}" if policy.publishes(column) else None
+            found.append(Channel(column, f"m.{quoted(column)}", group, of_members=True))
     return tuple(found)
 
 

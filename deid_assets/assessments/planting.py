@@ -293,6 +293,7 @@ def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[
         {"MemberID": PSEUDONYM + claim.member, "Year": f"Y{claim.year}", "CharlsonIndex": claim.charlson}
         | _table_of(policy, claim)
         | {qi.release_as: label(_value(claim.values, qi.column), levels[qi.column]) for qi in listed}
+        | {name: str(claim.values[column]) for name, column in policy.attribute_names.items() if column in claim.values}
         | {column: _day(policy, claim.day) for column in released_date_columns(policy).values()}
         | {identifier: providers.get(claim.provider) for _, identifier in PROVIDERS.values()}
         for claim in claims

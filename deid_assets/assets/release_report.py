@@ -17,7 +17,7 @@ from deid_assets.assessments import demographic_risk, inference_channels, longit
 from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.column_costs import WithoutColumn
 from deid_assets.assessments.inference_channels import by_channel, inference_figure, lines
-from deid_assets.assessments.inference_rows import MEANINGS
+from deid_assets.assessments.inference_rows import meaning_of
 from deid_assets.assessments.kernel_input import chosen_node, node_in_words, smallest_safe_class
 from deid_assets.assessments.neighbor_attack import figure_limits, number_known, table_rows
 from deid_assets.assessments.number_of_claims import (
@@ -257,7 +257,7 @@ def _inference_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:
     measured = {found.name: found.value for found in _measured(manifest, inference_channels.NAME)}
     for channel, rows in by_channel(lines(measured)).items():
         if len(rows) > 1:
-            what = MEANINGS[channel]
+            what = meaning_of(channel)
             text = (
                 f"How often the {what} of a random claim is guessed in each group: by naming the most frequent one, and by "
                 "models that use every released field. Where the marks lie together, the fields give nothing away."

@@ -348,10 +348,17 @@ class Policy(ReleasePolicy):
 
     @property
     def sensitive_columns(self) -> tuple[str, ...]:
-        """Published columns whose disclosure is measured per class; the Charlson index is always published."""
+        """Published columns whose disclosure is measured per class."""
         listed = self.attribute_disclosure.sensitive
         chosen = disclosure.SENSITIVE_BY_DEFAULT if listed is None else listed
-        return tuple(column for column in chosen if column == "charlson" or self.publishes(column))
+        return tuple(column for column in chosen if column in self.names_of_sensitive)
+
+    @property
+    def names_of_sensitive(self) -> dict[str, str]:
+        """The columns that may be named as sensitive, and their names in the release; without diagnoses there is no index."""
+        index = {"charlson": "CharlsonIndex"} if self.reads_diagnoses else {}
+        listed = {qi.column: qi.release_as for qi in self.quasi_identifiers.all if qi.column not in longitudinal.DATE_COLUMNS}
+        return index | listed | {column: name for name, column in self.attribute_names.items()}
 
     @property
     def generalized(self) -> dict[str, str]:

@@ -1,18 +1,25 @@
 """What the disclosure assets add to their methods: the order of labels, and adversaries who count twice."""
 
+from collections import defaultdict
+
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deid_assets.assessments.attribute_disclosure import ordered_ranks
+from deid_assets.assessments.attribute_disclosure import disclosed, ordered_ranks
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.membership_disclosure import gains_knowing_claims
+from deid_assets.assessments.planting import plant, planted_store
 from deid_assets.assessments.population_estimates import SMALL_CLASSES, UNIQUES, estimates
 from deid_assets.errors import PolicyError
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets.policy.loading import policy_by_name
+from deid_assets.store.tables import connect
 from deid_assets_tests import examples
+from deid_assets_tests.assessments.planted_layouts import Canaries
+from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
 KEY = b"0123456789abcdef"
@@ -52,6 +59,54 @@ def test_uniques_that_a_sample_hides_are_refused_where_they_are_counted(tmp_path
     assert found[UNIQUES].value == 300 / 200_300 > found["unique_share_rule"].value
     assert found[UNIQUES].gating and not found[UNIQUES].passed
     assert found[SMALL_CLASSES].value >= found[DEMOGRAPHIC].value and not found[SMALL_CLASSES].passed
+
+
+SEXES, GROUPS = ("F", "M"), ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def layout():
+    """Empty tables of a release with several tables of events."""
+    with small_store() as store, connect(store.file):
+        yield Canaries(store, policy_by_name("omop"))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(SEXES), st.sampled_from(("0-39", "40+")), st.lists(st.sampled_from((*GROUPS, None)))),
+        min_size=1, max_size=12,
+    )
+)  # fmt: skip
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_sensitive_columns_of_people_and_of_other_tables_are_judged_as_by_brute_force(layout, people):
+    """Everybody has a visit, too, which has no condition."""
+    like = {name: layout.tables[name] for name in ("release_members", "release_claims", "release_days_in_hospital")}
+    members = [{"MemberID": n, "Sex": sex, "AgeAtFirstClaim": age} for n, (sex, age, _) in enumerate(people)]
+    claims = [{"MemberID": n, "event_table": "claims", "Visit": "any"} for n in range(len(people))]
+    claims += [
+        {"MemberID": n, "event_table": "conditions", "ConditionGroup": value}
+        for n, (_, _, values) in enumerate(people)
+        for value in values
+    ]
+    rows = {"release_members": members, "release_claims": claims, "release_days_in_hospital": []}
+    with planted_store() as file:
+        tables = {name: plant(file, table, rows[name], name) for name, table in like.items()}
+        condition, sex = (disclosed(layout.policy, column, tables) for column in ("condition", "sex"))
+    held = [frozenset(filter(None, values)) for _, _, values in people]
+    by_class: dict[tuple[str, str], list[frozenset[str]]] = defaultdict(list)
+    by_age: dict[str, list[str]] = defaultdict(list)
+    for (person_sex, age, _), one in zip(people, held, strict=True):
+        by_class[person_sex, age].append(one)
+        by_age[age].append(person_sex)
+    everybody = frozenset.intersection(*held)
+    assert (condition.classes, condition.members) == (len(by_class), len(people))
+    alike = [group for group in by_class.values() if frozenset.intersection(*group) - everybody]
+    assert condition.homogeneous_members == sum(map(len, alike))
+    varies = len(set(held)) > 1
+    assert condition.least_distinct == (1 if alike else min(len(set(group)) for group in by_class.values()) if varies else None)
+    both = len({one for one, _, _ in people}) > 1
+    assert sex.homogeneous_members == (sum(len(one) for one in by_age.values() if len(set(one)) == 1) if both else 0)
+    assert sex.least_distinct == (min(len(set(one)) for one in by_age.values()) if both else None)
 
 
 def population(values: list[int], targets: list[int]) -> tuple[LongitudinalData, list[Dimension]]:

@@ -45,6 +45,7 @@ from deid_assets.reports.plain_words import explain
 from deid_assets_tests.assessments.planted_layouts import Canaries
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import public_values
+from deid_assets_tests.policy.test_form import claims_values
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 EVERY = ["diagnosis", "provider", "vendor", "pcp", "length_of_stay", "age", "claims_truncated"]
@@ -311,7 +312,8 @@ class TestPolicy:
         [
             ({"columns": ["age", "age"]}, "age is listed twice"),
             ({"models": ["naive_bayes", "naive_bayes"]}, "naive_bayes is listed twice"),
-            ({"columns": ["zip"]}, "zip"),
+            ({"columns": ["zip"]}, "zip cannot be predicted"),
+            ({"columns": ["place"]}, "place cannot be predicted"),
             ({"columns": []}, "columns"),
             ({"gain": {"at_most": 0.25}}, "at most 0.2499"),
             ({"gain": {"at_most": 0.1, "confidence": 0.8}}, "at least 0.9"),
@@ -450,6 +452,22 @@ class TestOtherTablesOfEvents:
         assert Canaries(store, own).inference_channels().share == 1
         monkeypatch.setattr(inference_rows, "claims_alone", lambda policy, linked: linked)
         assert Canaries(store, own).inference_channels().share < 1
+
+    @pytest.mark.parametrize(
+        ("own", "columns", "groups"),
+        [
+            (lambda: policy_by_name("omop"), ["condition", "drug"], ['l."ConditionGroup"', 'l."DrugGroup"']),
+            (lambda: policy_from(claims_values()), ["plan", "race"], ['l."Plan"', 'p."race"']),
+        ],
+        ids=["tables of events", "declared columns"],
+    )
+    def test_declared_columns_are_predicted_within_their_labels(self, store, own, columns, groups):
+        asked = own().model_copy(
+            update={"inference": policy(columns=["age"]).inference.model_copy(update={"columns": columns})}
+        )
+        assert [(one.name, one.group) for one in channels_of(asked)] == list(zip(columns, groups, strict=True))
+        found = Canaries(store, asked, level=1).inference_channels()
+        assert found.share == 1 and found.draws >= 20
 
     def test_policies_with_claims_only_have_no_such_channel(self):
         names = {one.name for one in channels_of(policy_by_name("claims_2026"))}

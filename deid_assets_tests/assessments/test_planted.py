@@ -38,6 +38,7 @@ from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.store.tables import Table, connect
 from deid_assets_tests.assessments.planted_layouts import Canaries, FlatCanaries
 from deid_assets_tests.methods.small_tables import small_store
+from deid_assets_tests.policy.test_form import claims_values
 from deid_assets_tests.scenarios.policies import SMALL, changed
 from deid_assets_tests.scenarios.test_dates import dated_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT
@@ -130,6 +131,20 @@ class TestWorkingAttacks:
     def test_whichever_attributes_are_sensitive(self, store, limits):
         found = Canaries(store, policy_from(changed(SMALL, attribute_disclosure=limits))).attribute_disclosure()
         assert found.share == 1 and found.draws > 7
+
+    @pytest.mark.parametrize(
+        ("own", "sensitive"),
+        [
+            (lambda: policy("omop"), ("condition", "drug", "sex")),
+            (lambda: policy_from(claims_values()), ("race", "plan", "amount", "age")),
+        ],
+        ids=["tables of events", "declared columns"],
+    )
+    def test_whatever_is_published_may_be_sensitive(self, store, own, sensitive):
+        limits = own().attribute_disclosure.model_copy(update={"sensitive": sensitive})
+        planted = Canaries(store, own().model_copy(update={"attribute_disclosure": limits}), level=1)
+        found = planted.attribute_disclosure()
+        assert planted.policy.sensitive_columns == sensitive and found.share == 1 and found.draws > 7 * len(sensitive)
 
     @pytest.mark.parametrize("year", ["", ", year VARCHAR"])
     def test_in_tables_that_the_adversary_holds(self, store, year):

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from deid_assets.assessments.inference_channels import ALL, MAJORITY, lines
-from deid_assets.assessments.inference_rows import MEANINGS, WITHOUT_IDENTIFIERS
+from deid_assets.assessments.inference_rows import WITHOUT_IDENTIFIERS, meaning_of
 from deid_assets.methods.inference.boosting import gradient_boosting
 from deid_assets.methods.inference.cases import Cases, Guesses, groups_of
 from deid_assets.methods.inference.gain import (
@@ -113,7 +113,7 @@ def guessed_rows(values: Mapping[str, float | None]) -> Iterator[tuple[str, ...]
         if row.group == ALL:
             models = (MAJORITY, "naive_bayes", WITHOUT_IDENTIFIERS, "gradient_boosting")
             shares = [*(row.shares.get(model) for model in models), row.surest]
-            yield MEANINGS[row.channel], *("" if share is None else f"{share:.3f}" for share in shares)
+            yield meaning_of(row.channel), *("" if share is None else f"{share:.3f}" for share in shares)
 
 
 def main() -> None:

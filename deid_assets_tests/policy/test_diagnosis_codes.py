@@ -78,7 +78,7 @@ def test_with_fills_the_rules_and_thresholds_are_the_same():
         assert [*kept] == [level for level in levels if level in kept], "no level that the other lacks"
 
 
-LAYOUTS = {"sample", "inference"}
+LAYOUTS = {"sample", "inference", "attribute_disclosure"}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Sections on disclosure: nothing gates by default, a limit gates, and a limit that would hold for nothing is refused."""
 
 import pytest
+import yaml
 
 from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.registry import required_measurements
-from deid_assets.policy.loading import policies_in, policy_from
+from deid_assets.errors import PolicyError
+from deid_assets.policy.loading import SHIPPED, policies_in, policy_from
 from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import DISCLOSURE_LIMITS, example_policy, public_values, refusal
 
@@ -20,7 +22,9 @@ def limits_on_disclosure(policy):
 def test_the_policies_that_ship_measure_all_and_gate_nothing_for_which_no_source_has_a_threshold(policy):
     assert limits_on_disclosure(policy) == ()
     claims, days = ("condition_group", "charlson"), ("days_in_hospital_y2", "days_in_hospital_y3")
-    others = {"claims_dates": claims, "claims_2026_population": claims, "tuva": claims, "omop": ("charlson",)}
+    others = {
+        "claims_dates": claims, "claims_2026_population": claims, "tuva": (*claims, "drug"), "omop": ("condition", "drug")
+    }  # fmt: skip
     assert policy.sensitive_columns == others.get(policy.name, (*claims, *days))
 
 
@@ -48,6 +52,28 @@ def test_a_column_listed_twice_or_unknown_is_refused():
     assert "listed twice" in refusal(attribute_disclosure__sensitive=["place", "place"])[0]
     assert "condition_group" in refusal(attribute_disclosure__sensitive=["diagnosis"])[0]
     assert "at least 1" in refusal(attribute_disclosure__sensitive=[])[0]
+
+
+def omop(**limits):
+    """The shipped policy of visits without codes, with other limits on attributes."""
+    values = yaml.safe_load((SHIPPED / "omop.yaml").read_text())
+    return policy_from(values | {"attribute_disclosure": limits}, SHIPPED)
+
+
+def test_a_declared_column_of_any_table_may_be_sensitive():
+    assert omop(sensitive=["drug", "sex"], l_at_least=2).sensitive_columns == ("drug", "sex")
+
+
+@pytest.mark.parametrize("column", ["charlson", "service_period", "service_date", "birth_date"])
+def test_dates_and_an_index_without_diagnoses_cannot_be_judged(column):
+    with pytest.raises(PolicyError, match=rf"sensitive\[0\]: {column} is not published.*\(age, sex, .*drug.*\)"):
+        omop(sensitive=[column])
+
+
+def test_a_limit_on_no_column_is_refused_and_no_limit_is_not():
+    assert omop().sensitive_columns == ()
+    with pytest.raises(PolicyError, match="t_at_most: cannot gate, because no column is sensitive"):
+        omop(t_at_most=0.3)
 
 
 @pytest.mark.parametrize(

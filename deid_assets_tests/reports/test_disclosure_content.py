@@ -3,6 +3,7 @@
 import json
 import re
 
+from deid_assets.assessments import inference_channels
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.release.manifest.editions import editions
@@ -45,6 +46,20 @@ def test_attributes_and_their_numbers():
     rows = {row[0]: row[1:] for row in tables()["attributes"].rows}
     assert set(rows) == {"A", "B"}
     assert rows["B"][1:] == ("5", "4.2", "0.05", "0.02")
+
+
+def test_a_release_without_a_sensitive_column_says_so():
+    manifest = public_manifest()
+    for item in manifest["evidence"]:
+        item["measurements"] = [one for one in item["measurements"] if not one["name"].startswith(("A/", "B/"))]
+    (row,) = {table.name: table for table in disclosure_tables(manifest)}["attributes"].rows
+    assert row[0] == "no column is sensitive: nothing was measured" and set(row[1:]) == {"none"}
+
+
+def test_a_channel_in_which_nothing_is_withheld_says_so():
+    found = {"diagnosis_3/groups": {"value": 0, "unit": "groups"}, "condition/groups": {"value": 5, "unit": "groups"}}
+    rows = inference_channels.report_table(found).rows
+    assert [row[:2] for row in rows] == [("three-digit diagnosis code", "nothing to predict")] and set(rows[0][2:]) == {"none"}
 
 
 def test_providers_are_told_by_kind_and_knowledge_before_and_after():

@@ -14,6 +14,7 @@ from deid_assets.policy.proposal.events import Made, check_codes, column_of_code
 from deid_assets.policy.proposal.layouts import Further, KnownTable, Recognized, Role, guess, plain_name, signatures
 from deid_assets.policy.proposal.writing import Text, commented, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
+from deid_assets.policy.sections.disclosure import SENSITIVE_BY_DEFAULT
 from deid_assets.reference.groups import CODE_GROUPINGS
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE, KNOWN
 from deid_assets.sources.delivery import (
@@ -481,9 +482,17 @@ def _sections(
         if name in {one["name"] for one in dimensions}
     } | dict.fromkeys(declared["members"], ANY)
     kept["detail_at_least"] = {name: least for name, least in values["detail_at_least"].items() if name in released}
+    of_diagnoses = [name for name, one in own.items() if one.of == "diagnosis"]
+    coded = not has.isdisjoint(DIAGNOSIS_COLUMNS)
     kept["inference"]["columns"] = [
-        name for name in values["inference"]["columns"] if name not in KNOWN or name in {*columns, *moved}
-    ]
+        name
+        for name in values["inference"]["columns"]
+        if (name not in KNOWN or name in {*columns, *moved}) and (coded or not of_diagnoses or name != "diagnosis")
+    ] + of_diagnoses
+    more: dict[str, Any] = {"dates": dict(dates)} if dates else {}
+    if of_diagnoses:
+        usual = {*columns, "charlson"} if coded else columns
+        more["attribute_disclosure"] = {"sensitive": [*(name for name in SENSITIVE_BY_DEFAULT if name in usual), *of_diagnoses]}
     return {
         name: kept[name]
         for name in values
@@ -492,7 +501,7 @@ def _sections(
             (field := Policy.model_fields[name]).is_required()
             or getattr(base, name) != field.get_default(call_default_factory=True)
         )
-    } | ({"dates": dict(dates)} if dates else {})
+    } | more
 
 
 def _release_dates(values: dict[str, Any], listed: dict[str, list[dict[str, Any]]]) -> None:

@@ -25,6 +25,7 @@ from deid_assets.policy.rules.reserved_names import is_reserved
 from deid_assets.policy.sections import longitudinal
 from deid_assets.policy.sections.columns import DaysSince, MonthsEnrolled, Results
 from deid_assets.policy.sections.counts import count_table_problems
+from deid_assets.policy.sections.disclosure import INFERRED
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import YEARS_BY_DEFAULT, ClaimsMap, SyntheticSource, TablesSource
@@ -642,21 +643,36 @@ def _listed(policy: Policy) -> Iterator[tuple[Path, longitudinal.AnyQuasiIdentif
 
 
 def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
-    """A limit on a column that is unpublished or listed twice would have no effect."""
-    listed = policy.attribute_disclosure.sensitive or ()
+    """A limit on no column, or on one that is unpublished or listed twice, would have no effect."""
+    limits = policy.attribute_disclosure
+    listed = limits.sensitive or ()
     for number, column in enumerate(listed):
-        if column not in policy.sensitive_columns:
+        if column not in policy.names_of_sensitive:
             yield Problem(
                 ("attribute_disclosure", "sensitive", number),
-                f"{column} is not published; list published columns, or set null for those that are usually sensitive",
+                f"{column} is not published{did_you_mean(column, policy.names_of_sensitive)}; list published columns "
+                f"({', '.join(policy.names_of_sensitive)}), or set null for those that are usually sensitive",
             )
         elif column in listed[:number]:
             yield Problem(("attribute_disclosure", "sensitive", number), f"column {column} is listed twice")
+    for name in ("homogeneous_share_at_most", "l_at_least", "t_at_most"):
+        if not policy.sensitive_columns and not listed and getattr(limits, name) is not None:
+            yield Problem(
+                ("attribute_disclosure", name),
+                "cannot gate, because no column is sensitive; list columns in sensitive, or set it to null",
+            )
 
 
 def _inferred_columns(policy: Policy) -> Iterator[Problem]:
     """What is listed twice would be predicted twice and judged twice, which widens all bounds."""
     section = policy.inference
+    allowed = (*INFERRED, *(qi.column for qi in policy.quasi_identifiers.all if qi.column in policy.columns.all))
+    for number, name in enumerate(section.columns):
+        if name not in allowed:
+            yield Problem(
+                ("inference", "columns", number),
+                f"{name} cannot be predicted{did_you_mean(name, allowed)}; columns: {', '.join(allowed)}",
+            )
     listed: tuple[tuple[str, tuple[str, ...]], ...] = (("columns", section.columns), ("models", section.models))
     for field, names in listed:
         for number, name in enumerate(names):

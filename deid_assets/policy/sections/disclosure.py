@@ -12,7 +12,7 @@ from deid_assets.policy.sections.longitudinal import (
     SMALLEST,
     ColumnName,
     Confidence,
-    OneOf,
+    Name,
     Probability,
     Section,
     Share,
@@ -22,11 +22,9 @@ from deid_assets.policy.sections.longitudinal import (
 from deid_assets.reference.known_columns import GROUPED, WITHHELD, YEARS
 
 SENSITIVE_BY_DEFAULT = (GROUPED["diagnosis"], "charlson", *YEARS.values())
-SensitiveColumn = Annotated[str, OneOf(tuple(dict.fromkeys((*SENSITIVE_BY_DEFAULT, *GROUPED.values()))))]
-"""Columns of a longitudinal release that may be named as sensitive."""
 
-InferredColumn = Annotated[str, OneOf(("diagnosis", "provider", "vendor", "pcp", *WITHHELD))]
-"""What a release withholds, wholly or in part, and what may be predicted from the rest of it."""
+INFERRED = ("diagnosis", "provider", "vendor", "pcp", *WITHHELD)
+"""What a release withholds, wholly or in part, and what may be predicted from the rest of it; beside what a policy declares."""
 
 InferenceModel = Literal["naive_bayes", "gradient_boosting"]
 
@@ -73,8 +71,11 @@ class DisclosureLimits(Section):
 class AttributeDisclosure(DisclosureLimits):
     """What the demographic classes of the release disclose about sensitive attributes."""
 
-    sensitive: Annotated[tuple[SensitiveColumn, ...], Field(min_length=1)] | None = Field(
-        None, description=f"sensitive columns; null: those of {', '.join(SENSITIVE_BY_DEFAULT)} that are published"
+    sensitive: Annotated[tuple[Name, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="sensitive columns: published quasi-identifiers and attributes of any table, declared ones among them, and "
+        "charlson, the Charlson index of claims with diagnoses; columns of dates are none. null: those of "
+        f"{', '.join(SENSITIVE_BY_DEFAULT)} that are published",
     )
 
 
@@ -134,11 +135,12 @@ class InferenceGate(Section):
 class Inference(Section):
     """Inference channels: how well withheld values can be predicted from released ones (methods#inference)."""
 
-    columns: Annotated[tuple[InferredColumn, ...], Field(min_length=1)] = Field(
+    columns: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
         ("diagnosis",),
         description="what is predicted: diagnosis (the first diagnosis code, to three and to five digits, within its condition "
         "group), provider, vendor and pcp (where they are blanked), length_of_stay and age (the exact number within its "
-        "released class), claims_truncated. Where a value is published as it is, nothing is left to predict",
+        "released class), claims_truncated, and declared quasi-identifiers by their names (the value at the finest level, "
+        "within its released label). Where a value is published as it is, nothing is left to predict",
     )
     models: Annotated[tuple[InferenceModel, ...], Field(min_length=1)] = Field(
         ("naive_bayes",),
