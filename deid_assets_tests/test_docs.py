@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import duckdb
 import pytest
 import yaml
 from click.shell_completion import BashComplete
@@ -22,7 +23,13 @@ from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 from deid_assets.policy.reference import reference
 from deid_assets.policy.sections.columns import Concept
+from deid_assets.reference.groups import known_codes
 from deid_assets.release.home_rules import rules_from
+from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.intake import Reading, read_delivery
+from deid_assets.sources.synthetic.delivery import Contents, write_delivery
+from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
+from deid_assets.store.tables import Table
 from deid_assets_tests import examples, package_graph
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 from deid_assets_tests.stages import STAGES
@@ -256,8 +263,8 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 5, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 10, *["policies.md"] * 4,
-        "threat-model.md", "utility.md",
+        *["counts.md"] * 5, "demographics.md", "embedding.md", *["layouts.md"] * 2, *["operate.md"] * 2, *["own-data.md"] * 10,
+        *["policies.md"] * 4, "threat-model.md", "utility.md",
     ]  # fmt: skip
 
 
@@ -377,7 +384,29 @@ def released(name: str) -> dict[str, str]:
     return {"role": "quasi_identifier", "hierarchy": name, "release_as": name.capitalize()}
 
 
-def test_a_policy_of_laboratory_results():
+@pytest.mark.parametrize("layout", ["tuva", "omop"])
+def test_policies_of_layouts_read_the_results_of_the_generator_with_the_lines_of_the_page(tmp_path, layout):
+    """Every result of a listed test is in a bin, and nobody has an unknown code."""
+    lines, of_cdm = (yaml.safe_load(text) for text in blocks(DOCS / "layouts.md", "yaml"))
+    values = shipped(layout)
+    table = {"tuva": "results", "omop": "measurements"}[layout]
+    result = lines["columns"]["results"]["result"] | (of_cdm if layout == "omop" else {})
+    stated = values["source"]["events"].get(table, {})
+    values["source"]["events"][table] = lines["source"]["events"]["results"] | stated
+    values["columns"][table] = values["columns"].get(table, lines["columns"]["results"]) | {"result": result}
+    values["dimensions"] += lines["dimensions"]
+    values["hierarchies"] |= lines["hierarchies"]
+    policy = policy_from(values, SHIPPED)
+    write = {"tuva": write_tuva, "omop": write_omop}[layout]
+    write_delivery(tmp_path / "made", 300, 3, Contents(icd10cm=True, fills=True, results=True))
+    delivery = write(tmp_path / "made", tmp_path / "delivery", "icd10cm")
+    store, reading = tmp_path / "store" / "one.duckdb", Reading(policy.source, 0.0, policy.columns.declared, "icd10cm")
+    report = read_delivery(store, Delivery("one", "tables", (delivery,)), reading, known_codes)
+    listed = [code for test in result["tests"].values() for code in test["codes"]]
+    made = duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/made/results.parquet' WHERE list_contains({listed}, loinc)")
+    claims = Table(store, "intake", "claims")
+    (read,) = claims.query(f"SELECT count(result) AS read, sum(unreadable_declared) AS unknown FROM {claims.sql}").itertuples()
+    assert report.quarantined == () and read.unknown == 0 and read.read == made.fetchall()[0][0] > 100
     values = with_tables("unit: span")
     (shown,) = [
         one for text in blocks(DOCS / "own-data.md", "yaml") if "kind: result" in text and (one := yaml.safe_load(text))

@@ -672,7 +672,8 @@ def verify(
 @click.option("--layout", type=click.Choice(["omop", "tuva"]), required=True, help="How the tables are laid out.")
 @click.option("--members", type=click.IntRange(min=1), default=50_000, show_default=True, help="Number of people.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Whoever knows it can make them again.")
-def synthetic_delivery(folder: Path, layout: str, members: int, seed: int) -> None:
+@click.option("--results", is_flag=True, help="With laboratory results; all else is the same.")
+def synthetic_delivery(folder: Path, layout: str, members: int, seed: int, results: bool) -> None:
     """Write a delivery of made-up people into FOLDER, as an OMOP CDM or as Tuva's input layer.
 
     Diagnoses are of ICD-10-CM. Nothing is published, and no home is needed.
@@ -681,7 +682,7 @@ def synthetic_delivery(folder: Path, layout: str, members: int, seed: int) -> No
     from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
 
     with tempfile.TemporaryDirectory() as made:
-        write_delivery(Path(made), members, seed, Contents(icd10cm=True, fills=True))
+        write_delivery(Path(made), members, seed, Contents(icd10cm=True, fills=True, results=results))
         {"omop": write_omop, "tuva": write_tuva}[layout](Path(made), folder, "icd10cm")
     click.echo(
         f"{members:,} made-up people were written into {folder}: {', '.join(sorted(one.name for one in folder.iterdir()))}"

@@ -287,6 +287,8 @@ def test_events_of_omop_are_read_by_its_vocabulary(here, omop, tmp_path):
     assert set(policy.source.vocabulary.tables) == {"concept", "concept_relationship"}, "no concept has an ancestor there"
     assert not policy.source.unreadable
     assert policy.columns.claims["visit"].groups["9202"] == "outpatient"
+    assert policy.sensitive_columns == ("condition", "cause", "observation"), "what tells of diagnoses"
+    assert set(policy.sensitive_columns) < set(policy.inference.columns) and "diagnosis" not in policy.inference.columns
     report = taken_in(omop, tmp_path)
     assert report.rows_kept["members"] == 28 and not report.quarantined
     unknown = [one.split(" in ")[0] for one in report.warnings if "are unknown (100.00%" in one]

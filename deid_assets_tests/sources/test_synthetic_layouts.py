@@ -20,6 +20,14 @@ def made(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def with_results(tmp_path_factory) -> Path:
+    """The same members, with laboratory results."""
+    folder = tmp_path_factory.mktemp("with_results")
+    write_delivery(folder, 200, 4, Contents(icd10cm=True, fills=True, results=True))
+    return folder
+
+
 def number(query: str) -> int:
     return duckdb.sql(query).fetchall()[0][0]
 
@@ -97,3 +105,53 @@ def test_the_same_people_give_the_same_tables(made, tmp_path):
         for file in one.iterdir():
             same = f"SELECT count(*) FROM ((FROM '{file}') EXCEPT ALL (FROM '{two / file.name}'))"
             assert number(same) == 0, file.name
+
+
+def rows_beyond(own: Path, other: Path) -> int:
+    """Rows of a table that another of the same columns lacks."""
+    return number(f"SELECT count(*) FROM ((FROM '{own}') EXCEPT ALL (FROM '{other}'))")
+
+
+def test_every_result_is_a_measurement_with_a_concept_that_a_code_of_cpt_maps_to(with_results, tmp_path):
+    cdm = write_omop(with_results, tmp_path / "cdm", "icd10cm")
+    told = f"""SELECT person_id, measurement_date, measurement_source_value, value_as_number, unit_source_value
+        FROM '{cdm}/measurement.parquet' WHERE value_as_number IS NOT NULL"""
+    made = f"SELECT substr(member_id, 2)::INTEGER, service_date, loinc, value, unit FROM '{with_results}/results.parquet'"
+    assert number(f"SELECT count(*) FROM ({told})") == number(f"SELECT count(*) FROM ({made})") > 500
+    assert number(f"SELECT count(*) FROM (({told}) EXCEPT ALL ({made}))") == 0
+    unmapped = f"""SELECT count(*) FROM '{cdm}/measurement.parquet' AS m
+        JOIN '{cdm}/concept.parquet' AS l ON l.concept_id = measurement_concept_id AND l.vocabulary_id = 'LOINC'
+        LEFT JOIN ('{cdm}/concept_relationship.parquet' AS r
+            JOIN '{cdm}/concept.parquet' AS p ON p.concept_id = concept_id_1 AND p.vocabulary_id = 'CPT4')
+            ON concept_id_2 = l.concept_id AND relationship_id = 'Maps to'
+        WHERE p.concept_code IS NULL OR l.concept_code <> measurement_source_value"""
+    assert number(unmapped) == 0
+    outside = f"""SELECT count(*) FROM '{cdm}/measurement.parquet' JOIN '{cdm}/observation_period.parquet' USING (person_id)
+        WHERE measurement_date NOT BETWEEN observation_period_start_date AND observation_period_end_date"""
+    assert number(outside) == 0
+    measurements = f"SELECT count(*) - count(DISTINCT measurement_id) FROM '{cdm}/measurement.parquet'"
+    assert number(measurements) == 0
+
+
+def test_every_result_is_a_lab_result_of_tuva(with_results, tmp_path):
+    tuva = write_tuva(with_results, tmp_path / "tuva", "icd10cm")
+    told = f"""SELECT lab_result_id, person_id, result_datetime::DATE, normalized_component_code, result, normalized_units
+        FROM '{tuva}/lab_result.csv'"""
+    made = f"SELECT claim_id, member_id, service_date, loinc, value, unit FROM '{with_results}/results.parquet'"
+    assert number(f"SELECT count(*) FROM ({told})") == number(f"SELECT count(*) FROM ({made})") > 500
+    assert number(f"SELECT count(*) FROM (({told}) EXCEPT ALL ({made}))") == 0
+
+
+def test_all_else_is_the_same_with_and_without_results(made, with_results, tmp_path):
+    for write, changed in (
+        (write_omop, {"measurement", "observation_period", "concept", "concept_relationship"}),
+        (write_tuva, {"lab_result"}),
+    ):
+        with_them, without = (
+            write(folder, tmp_path / f"{write.__name__}_{folder.name}", "icd10cm") for folder in (with_results, made)
+        )
+        files = {file.stem: file for file in with_them.iterdir()}
+        old = {file.stem: file for file in without.iterdir()}
+        assert files.keys() - old.keys() == changed - old.keys()
+        for name in old.keys() - changed:
+            assert rows_beyond(files[name], old[name]) == rows_beyond(old[name], files[name]) == 0, name

@@ -2,10 +2,12 @@
 
 The people, their claims and their fills of drugs are those of `delivery`; nothing is drawn again. In OMOP a claim is a visit,
 with its diagnoses and procedure as events of that day. Laboratory procedures are measurements. A fill is an exposure to a drug
-that belongs to no visit. Conditions are made-up concepts without a meaning of their own, each mapped from one code of ICD, as
-SNOMED CT is in a vocabulary. Drugs are made-up concepts with the names of their ingredients, below the main group of ATC that
-these belong to. Source values of both are numbers with decimals, as a spreadsheet leaves them. Revenue codes are left out. In
-Tuva a claim is a line, and drugs are National Drug Codes.
+that belongs to no visit; nor does a laboratory result, which is a measurement. Conditions are made-up concepts without a
+meaning of their own, each mapped from one code of ICD, as SNOMED CT is in a vocabulary. Drugs are made-up concepts with the
+names of their ingredients, below the main group of ATC that these belong to. Tests are concepts of LOINC, each mapped from the
+code of CPT under which it is ordered. Source values of conditions and drugs are numbers with decimals, as a spreadsheet leaves
+them. Revenue codes are left out. In Tuva a claim is a line, and drugs are National Drug Codes. Without results, all else is
+the same.
 """
 
 from collections.abc import Mapping
@@ -15,11 +17,12 @@ import duckdb
 
 from deid_assets.reference.codes import DiagnosisSystem
 from deid_assets.reference.tables import read_table
-from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, FILLS_FILE, MEMBERS_FILE
+from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, FILLS_FILE, MEMBERS_FILE, RESULTS_FILE
 from deid_assets.store.tables import literal
 
 _DIAGNOSES = "[diagnosis_1, diagnosis_2, diagnosis_3, diagnosis_4]"
 _FIRST_STANDARD, _FIRST_ICD, _FIRST_PROCEDURE, _FIRST_DRUG, _FIRST_ATC = 1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000
+_FIRST_TEST = 6_000_000
 _VOCABULARIES: Mapping[DiagnosisSystem, str] = {"icd9cm": "ICD9CM", "icd10cm": "ICD10CM"}
 _LAST_DAY = "service_date + CAST(greatest(coalesce(length_of_stay, 1), 1) - 1 AS INTEGER)"
 ATC_GROUPS: Mapping[str, str] = {
@@ -47,7 +50,7 @@ def write_omop(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd
     Parameters
     ----------
     made
-        Folder that `write_delivery` wrote, with fills.
+        Folder that `write_delivery` wrote, with fills; if it has laboratory results, the tables have them, too.
     folder
         Where to write; created if missing.
     diagnosis_codes
@@ -59,9 +62,17 @@ def write_omop(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd
                 SELECT row_number() OVER (ORDER BY code) AS number, code
                 FROM (SELECT DISTINCT unnest({_DIAGNOSES}) AS code FROM claims) WHERE code IS NOT NULL"""
         )
+        has_results = (made / RESULTS_FILE).exists()
+        connection.execute("CREATE TEMP TABLE tests (number INTEGER, loinc VARCHAR, test VARCHAR, cpt VARCHAR)")
+        if has_results:
+            tests = enumerate(read_table("tests.csv", package=__package__), start=1)
+            connection.executemany(
+                "INSERT INTO tests VALUES (?, ?, ?, ?)", [(n, one["loinc"], one["test"], one["cpt"]) for n, one in tests]
+            )
         connection.execute(
             """CREATE TEMP TABLE procedures AS SELECT row_number() OVER (ORDER BY cpt) AS number, cpt AS code
-               FROM (SELECT DISTINCT cpt FROM claims WHERE regexp_full_match(cpt, '[0-9]{5}|[0-9]{4}[FTU]|[A-V][0-9]{4}'))"""
+               FROM (SELECT cpt FROM claims WHERE regexp_full_match(cpt, '[0-9]{5}|[0-9]{4}[FTU]|[A-V][0-9]{4}')
+                   UNION SELECT cpt FROM tests)"""
         )
         drugs = [
             (number, row["ndc"], row["ingredients"], row["atc"], ATC_GROUPS[row["atc"]])
@@ -71,7 +82,7 @@ def write_omop(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd
             "CREATE TEMP TABLE drugs (number INTEGER, ndc VARCHAR, ingredients VARCHAR, letter VARCHAR, main_group VARCHAR)"
         )
         connection.executemany("INSERT INTO drugs VALUES (?, ?, ?, ?, ?)", drugs)
-        return _written(connection, _omop(_VOCABULARIES[diagnosis_codes]), folder, "parquet")
+        return _written(connection, _omop(_VOCABULARIES[diagnosis_codes], has_results), folder, "parquet")
 
 
 def write_tuva(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd10cm") -> Path:
@@ -83,11 +94,12 @@ def write_tuva(made: Path, folder: Path, diagnosis_codes: DiagnosisSystem = "icd
         As of `write_omop`.
     """
     with _reading(made) as connection:
-        return _written(connection, _tuva(diagnosis_codes), folder, "csv")
+        results: dict[str, str] = _TUVA_RESULTS if (made / RESULTS_FILE).exists() else {}
+        return _written(connection, _tuva(diagnosis_codes) | results, folder, "csv")
 
 
 def _reading(made: Path) -> duckdb.DuckDBPyConnection:
-    """A connection with views of people with whole numbers, of claims with a date, and of fills."""
+    """A connection with views of people with whole numbers, of claims with a date, of fills and of results if there are any."""
     connection = duckdb.connect()
     connection.execute(
         f"CREATE TEMP VIEW people AS SELECT substr(member_id, 2)::INTEGER AS person, * FROM {literal(str(made / MEMBERS_FILE))}"
@@ -102,6 +114,12 @@ def _reading(made: Path) -> duckdb.DuckDBPyConnection:
             SELECT substr(member_id, 2)::INTEGER AS person, substr(provider_id, 2)::INTEGER AS provider, *
             FROM {literal(str(made / FILLS_FILE))}"""
     )
+    if (made / RESULTS_FILE).exists():
+        connection.execute(
+            f"""CREATE TEMP VIEW results AS
+                SELECT substr(member_id, 2)::INTEGER AS person, substr(provider_id, 2)::INTEGER AS provider, *
+                FROM {literal(str(made / RESULTS_FILE))}"""
+        )
     return connection
 
 
@@ -113,9 +131,10 @@ def _written(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, str], f
     return folder
 
 
-def _omop(vocabulary: str) -> Mapping[str, str]:
+def _omop(vocabulary: str, has_results: bool) -> dict[str, str]:
     """Name of each table of the CDM -> its rows."""
     last_of_fill = "service_date + days_supply - 1"
+    of_results = " UNION ALL SELECT person, service_date, service_date FROM results" if has_results else ""
     of_visit = "person AS person_id, provider AS provider_id, claim_id AS visit_occurrence_id"
     events = {
         kind: f"""SELECT claim_id AS {kind}{key}_id, {of_visit}, {_FIRST_PROCEDURE} + p.number AS {kind}_concept_id,
@@ -123,7 +142,7 @@ def _omop(vocabulary: str) -> Mapping[str, str]:
             FROM claims AS c JOIN procedures AS p ON p.code = c.cpt WHERE {which}"""
         for kind, key, which in (("procedure", "_occurrence", "cpt NOT LIKE '8%'"), ("measurement", "", "cpt LIKE '8%'"))
     }
-    return {
+    tables = {
         "person": """SELECT person AS person_id, CASE sex WHEN 'M' THEN 8507 ELSE 8532 END AS gender_concept_id,
                 year(birth_date)::INTEGER AS year_of_birth, month(birth_date)::INTEGER AS month_of_birth,
                 day(birth_date)::INTEGER AS day_of_birth, birth_date::TIMESTAMP AS birth_datetime,
@@ -133,7 +152,7 @@ def _omop(vocabulary: str) -> Mapping[str, str]:
                 min(service_date) AS observation_period_start_date, max(last_day) AS observation_period_end_date,
                 32810 AS period_type_concept_id
             FROM (SELECT person, service_date, {_LAST_DAY} AS last_day FROM claims
-                UNION ALL SELECT person, service_date, {last_of_fill} FROM fills) GROUP BY person""",
+                UNION ALL SELECT person, service_date, {last_of_fill} FROM fills{of_results}) GROUP BY person""",
         "visit_occurrence": f"""SELECT claim_id AS visit_occurrence_id, person AS person_id,
                 CASE place WHEN '21' THEN 9201 WHEN '23' THEN 9203 ELSE 9202 END AS visit_concept_id,
                 service_date AS visit_start_date, {_LAST_DAY} AS visit_end_date, 32810 AS visit_type_concept_id,
@@ -169,9 +188,35 @@ def _omop(vocabulary: str) -> Mapping[str, str]:
         "concept_ancestor": f"""SELECT {_FIRST_ATC} + ascii(letter) AS ancestor_concept_id, {_FIRST_DRUG} + number AS
                 descendant_concept_id, 4 AS min_levels_of_separation, 4 AS max_levels_of_separation FROM drugs""",
     }
+    return (tables | _omop_results(tables)) if has_results else tables
 
 
-def _tuva(diagnosis_codes: DiagnosisSystem) -> Mapping[str, str]:
+def _omop_results(tables: Mapping[str, str]) -> dict[str, str]:
+    """The tables of the CDM whose rows are more with laboratory results."""
+    return {
+        "measurement": f"""{tables["measurement"]} UNION ALL BY NAME
+            SELECT (SELECT max(claim_id) FROM claims) + claim_id AS measurement_id, person AS person_id,
+                provider AS provider_id, {_FIRST_TEST} + number AS measurement_concept_id, service_date AS measurement_date,
+                32856 AS measurement_type_concept_id, loinc AS measurement_source_value, value AS value_as_number,
+                unit AS unit_source_value
+            FROM results JOIN tests USING (loinc)""",
+        "concept": f"""{tables["concept"]}
+            UNION ALL SELECT {_FIRST_TEST} + number, test, 'Measurement', 'LOINC', 'Lab Test', 'S', loinc FROM tests""",
+        "concept_relationship": f"""{tables["concept_relationship"]}
+            UNION ALL SELECT {_FIRST_PROCEDURE} + p.number, {_FIRST_TEST} + t.number, 'Maps to', NULL
+            FROM tests AS t JOIN procedures AS p ON p.code = t.cpt""",
+    }
+
+
+_TUVA_RESULTS: dict[str, str] = {
+    "lab_result": """SELECT claim_id AS lab_result_id, member_id AS person_id, member_id AS patient_id,
+            'loinc' AS normalized_component_type, loinc AS normalized_component_code, 'final' AS status, value AS result,
+            service_date + TIME '12:00:00' AS result_datetime, unit AS normalized_units, provider_id AS ordering_practitioner_id
+        FROM results""",
+}
+
+
+def _tuva(diagnosis_codes: DiagnosisSystem) -> dict[str, str]:
     """Name of each table of the input layer -> its rows."""
     system = {"icd9cm": "icd-9-cm", "icd10cm": "icd-10-cm"}[diagnosis_codes]
     first, last = "(SELECT min(service_date) FROM claims)", "(SELECT max(service_date) FROM claims)"
