@@ -1,5 +1,9 @@
 """What each released value costs, on random schemas: by brute force over the same draws."""
 
+import random
+from collections.abc import Callable
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -7,13 +11,14 @@ from hypothesis import strategies as st
 
 from deid_assets.assessments import column_costs
 from deid_assets.assessments.kernel_input import POPULATION, node_computation, smallest_safe_class
-from deid_assets.methods.lattice.predictive_tagging import all_nodes
+from deid_assets.methods.lattice.predictive_tagging import Node, all_nodes
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests import examples
-from deid_assets_tests.assessments.test_random_schemas import Schema, drawn_facts, flagged, label, schemas, taken_in
+from deid_assets_tests.assessments.test_random_schemas import VALUES, Schema, drawn_facts, flagged, label, schemas, taken_in
 from deid_assets_tests.methods.cases import KEY, short_blocks
 
 DRAWS = 64
+TABLES = ("claims", "fills")
 
 
 def people_by_value(schema: Schema, levels: dict[str, int]) -> dict[str, dict[str, set[int]]]:
@@ -30,13 +35,38 @@ def people_by_value(schema: Schema, levels: dict[str, int]) -> dict[str, dict[st
 
 
 @given(schemas(), st.data())
-@settings(max_examples=examples.of(16), deadline=None)
+@settings(max_examples=examples.of(8), deadline=None)
 def test_the_share_and_the_part_of_each_value_are_those_of_brute_force(tmp_path_factory, schema, data):
     folder = tmp_path_factory.mktemp("schema")
+    costs_are_those_of_brute_force(
+        schema, folder, data.draw(st.integers(1, 5)), lambda nodes: data.draw(st.sampled_from(nodes))
+    )
+
+
+def test_of_people_some_of_whom_are_at_risk(tmp_path):
+    chance = random.Random(5)
+    hierarchy = {value: ["x" if value in "ab" else "y", "any"] for value in VALUES}
+    people = [
+        (
+            [chance.choice("aaab")],
+            {table: [[chance.choice("aaaabbcd")] for _ in range(chance.randint(1, 3))] for table in TABLES},
+        )
+        for _ in range(60)
+    ]
+    values = costs_are_those_of_brute_force(
+        Schema([hierarchy], {table: [hierarchy] for table in TABLES}, people), tmp_path, 5, min
+    )
+    assert values["share"].between(0.01, 0.99).sum() > 3 and values["part"].between(0.01, 0.99).sum() > 3
+
+
+def costs_are_those_of_brute_force(
+    schema: Schema, folder: Path, few: int, choose: Callable[[list[Node]], Node]
+) -> pd.DataFrame:
+    """Compare what each value costs at a node, if values of fewer people are not named; return the product's."""
     policy, tables = taken_in(schema, folder)
-    few = policy.demographics.model_copy(update={"class_size_at_least": data.draw(st.integers(1, 5))})
-    policy = policy.model_copy(update={"demographics": few})
-    node = data.draw(st.sampled_from(sorted(all_nodes([levels - 1 for levels in policy.dimension_levels]))))
+    demographics = policy.demographics.model_copy(update={"class_size_at_least": few})
+    policy = policy.model_copy(update={"demographics": demographics})
+    node = choose(sorted(all_nodes([levels - 1 for levels in policy.dimension_levels])))
     levels = {dimension.name: level for dimension, level in zip(policy.dimensions, node, strict=True)}
     chosen = Table(folder / "store.duckdb", "made", "chosen")
     named = [
@@ -83,3 +113,4 @@ def test_the_share_and_the_part_of_each_value_are_those_of_brute_force(tmp_path_
                 assert [len(having[column][value]) for value in rows["value"]] == sorted(
                     len(having[column][value]) for value in rows["value"]
                 ), "of events the rarest first"
+    return values
