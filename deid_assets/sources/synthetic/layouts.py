@@ -152,7 +152,8 @@ def _omop(vocabulary: str, has_results: bool) -> dict[str, str]:
                 min(service_date) AS observation_period_start_date, max(last_day) AS observation_period_end_date,
                 32810 AS period_type_concept_id
             FROM (SELECT person, service_date, {_LAST_DAY} AS last_day FROM claims
-                UNION ALL SELECT person, service_date, {last_of_fill} FROM fills{of_results}) GROUP BY person ORDER BY person""",
+                UNION ALL SELECT person, service_date, {last_of_fill} FROM fills{of_results})
+            GROUP BY person ORDER BY person""",
         "visit_occurrence": f"""SELECT claim_id AS visit_occurrence_id, person AS person_id,
                 CASE place WHEN '21' THEN 9201 WHEN '23' THEN 9203 ELSE 9202 END AS visit_concept_id,
                 service_date AS visit_start_date, {_LAST_DAY} AS visit_end_date, 32810 AS visit_type_concept_id,
