@@ -25,7 +25,6 @@ from deid_assets.assessments.number_of_claims import (
     RANDOM_HIGH_RISK,
     RANDOM_SINGLED_OUT,
     SINGLED_OUT,
-    limit_of,
     numbers_measured,
 )
 from deid_assets.errors import ReleaseError
@@ -269,17 +268,20 @@ def _inference_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:
 def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[tuple[str, int, Figures]]) -> Iterator[str]:
     """What an adversary finds who knows how many claims or other events a member has; from the public edition's numbers."""
     known = policy.measured_number_of_claims
+    years = "" if known.per == "member" else " of each year"
     shares = {one.name: one.value for one in _measured(manifest, demographic_risk.NAME)}
+    # Who knows the numbers of several tables knows that of each.
+    listed = {*known.of} if policy.number_of_claims else set[str]()
     told = {
         " and of ".join(section.whose): shown(shares.get(name), "share of members")
         for name, section in numbers_measured(policy).items()
-        if limit_of(policy, name) is None
+        if not listed.issuperset(section.of)
     }
     if told:
         yield (
-            f"Nobody is assumed to know a member's number of {' or of '.join(told)}. The share of released members who share "
-            f"demographics and that number, to within {known.width}, with fewer than {smallest_safe_class(policy)} members of "
-            f"the delivery: {'; '.join(f'{events} {share}' for events, share in told.items())}."
+            f"Nobody is assumed to know a member's number of {' or of '.join(told)}{years}. The share of released members who "
+            f"share demographics and that number, to within {known.width}, with fewer than {smallest_safe_class(policy)} "
+            f"members of the delivery: {'; '.join(f'{events} {share}' for events, share in told.items())}."
         )
     powers = policy.attack_sensitivity.powers
     power = policy.adversary.power if policy.adversary.power in powers else powers[0]
@@ -291,8 +293,8 @@ def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[t
     )
     yield (
         f"An adversary may know demographics, up to {power} values of each quasi-identifier and also the number of released "
-        f"{' and of '.join(known.whose)}{'' if known.per == 'member' else ' of each year'}. The probability that they find a "
-        f"member known to be in the release depends on how well they know the number: {by_width}. "
+        f"{' and of '.join(known.whose)}{years}. The probability that they find a member known to be in the release depends on "
+        f"how well they know the number: {by_width}. "
         + ("No gate limits it." if known.with_values is None else f"The gate uses bins of {known.width}.")
     )
 

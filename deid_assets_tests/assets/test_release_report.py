@@ -3,8 +3,9 @@
 import itertools
 
 import pandas as pd
+import pytest
 
-from deid_assets.assets.release_report import _certificate, _inference_figures, _lattice
+from deid_assets.assets.release_report import _certificate, _inference_figures, _lattice, _number_of_claims
 from deid_assets.policy.loading import policy_by_name
 
 DATES = policy_by_name("claims_dates")
@@ -67,3 +68,20 @@ def test_inference_is_drawn_by_group_for_the_first_channel_with_groups():
 def test_without_groups_nothing_is_drawn():
     assert list(_inference_figures(manifest({"age/all groups/most_frequent": 0.5, "age/all groups/naive_bayes": 0.5}))) == []
     assert list(_inference_figures({"evidence": []})) == []
+
+
+@pytest.mark.parametrize(
+    ("of", "per", "said"),
+    [
+        (None, "member", "claims or of fills or of events."),
+        (("claims",), "member", "fills or of events."),
+        (("fills",), "member_year", "claims or of events of each year."),
+        (("claims", "fills"), "member", "events."),
+        (("all_events",), "member", "claims or of fills."),
+    ],
+)
+def test_a_number_that_the_policy_lists_is_not_said_to_be_known_to_nobody(of, per, said):
+    policy = policy_by_name("claims_and_fills")
+    section = None if of is None else policy.number_of_claims_section.model_copy(update={"of": of, "per": per})
+    first, _ = _number_of_claims(policy.model_copy(update={"number_of_claims": section}), {"evidence": []}, [])
+    assert first.startswith(f"Nobody is assumed to know a member's number of {said}")
