@@ -240,8 +240,8 @@ def demographics_of_canaries(
 
     Of four who were released before and had not left, one is not delivered any more, and one of the others is newly removed.
 
-    Where there are other tables of events, those of `numbers_of_canaries` follow; where dates are released, those of
-    `ordered_services_of_canaries`.
+    Where there are other tables of events, or numbers are known by year, those of `numbers_of_canaries` follow; where dates are
+    released, those of `ordered_services_of_canaries`.
     """
     policy = like.policy
     enough = kernel_input.smallest_safe_class(policy)
@@ -289,7 +289,7 @@ def demographics_of_canaries(
             }
         before = Before(0, earlier_rolls(planting.members_of(groups), tags), ever, leavers)
         found = planting.as_certain(certain, attack(planted.on({**planted.tables, **beside}), before))
-    if policy.has_other_events:
+    if policy.has_other_events or policy.measured_number_of_claims.per == "member_year":
         found += number_of_claims.numbers_of_canaries(like, lambda planted: attack(planted, before))
     if policy.dates is None:
         return found

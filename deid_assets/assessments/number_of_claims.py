@@ -228,18 +228,24 @@ def numbers_of_canaries(like: Candidate, attack: planting.MembersAttack) -> Find
 
     Each table of events has a class of demographics of its own, which is just large enough: one of its members, who is not
     released, has more rows of that table than the others. Of the first table one member is released, of the second two, and
-    so on, so that whoever counts the rows of another table finds another share.
+    so on, so that whoever counts the rows of another table finds another share. If numbers are known by year, there is such a
+    class more of each table, in which everybody has one row, and the one who is not released has it in another year.
     """
     policy, values, enough = like.policy, planting.own_values(), smallest_safe_class(like.policy)
-    column = policy.member_columns[0]
+    column, known = policy.member_columns[0], policy.measured_number_of_claims
     members: list[PlantedMember] = []
     claims: list[PlantedClaim] = []
     released: dict[str, int] = {}
     for place, table in enumerate(policy.event_tables, start=1):
-        own = {column: next(values)}
-        claims += [PlantedClaim(len(members), {EVENT_TABLE: table})] * (policy.measured_number_of_claims.width + 1)
-        released[table] = min(place, enough - 1)
-        members += [PlantedMember(own, own, 1 <= number <= place) for number in range(enough)]
+        classes = [[PlantedClaim(len(members), {EVENT_TABLE: table})] * (known.width + 1)]
+        if known.per == "member_year":
+            those = range(len(members) + enough, len(members) + 2 * enough)
+            classes.append([PlantedClaim(one, {EVENT_TABLE: table}, year=2 if one == those[0] else 1) for one in those])
+        for told in classes:
+            own = {column: next(values)}
+            claims += told
+            members += [PlantedMember(own, own, 1 <= number <= place) for number in range(enough)]
+        released[table] = len(classes) * min(place, enough - 1)
     everybody = sum(released.values())
     shares = {
         name: sum(number for table, number in released.items() if {table, ALL_EVENTS} & {*section.of}) / everybody

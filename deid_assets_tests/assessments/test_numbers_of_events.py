@@ -31,7 +31,7 @@ from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.methods.long_tail import number_of_claims as cut
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords
 from deid_assets.policy.changes import changed_sections
-from deid_assets.policy.loading import with_sections
+from deid_assets.policy.loading import policy_from, with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.release.keys import Secret
 from deid_assets.store.events import ALL_EVENTS
@@ -40,7 +40,7 @@ from deid_assets_tests import examples
 from deid_assets_tests.assessments.planted_layouts import Canaries
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 from deid_assets_tests.scenarios.fills_delivery import FILLS, TABLE_OF_DRUGS
-from deid_assets_tests.scenarios.policies import changed, write_policy
+from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
 TABLES, YEARS = ("claims", "fills"), (1, 2)
 NUMBERS = [(of, per) for of in (("claims",), ("fills",), TABLES, (ALL_EVENTS,)) for per in ("member", "member_year")]
@@ -305,6 +305,25 @@ class TestCanaries:
         honest = number_of_claims.counted_events
         monkeypatch.setattr(number_of_claims, "counted_events", lambda *of: dict([*honest(*of).items()][:-1]))
         assert self.found(folder, of, per) < 1
+
+    def test_are_missed_by_who_overlooks_the_years(self, folder, monkeypatch, of, per):
+        honest = number_of_claims.counted_events
+        monkeypatch.setattr(
+            number_of_claims,
+            "counted_events",
+            lambda section, events: honest(section.model_copy(update={"per": "member"}), events),
+        )
+        by_year = of is not None and per == "member_year"
+        assert (self.found(folder, of, per) < 1) == by_year
+
+
+def test_canaries_are_missed_by_who_overlooks_the_years_of_claims_where_there_is_no_other_table(monkeypatch):
+    section = {"per": "member_year", "reference": {"age": "20 years", "days_in_hospital": "none or any"}}
+    with small_store() as store:
+        planted = Canaries(store, policy_from(changed(SMALL, number_of_claims=section)))
+        assert planted.demographic_risk().share == 1
+        monkeypatch.setattr(number_of_claims, "counted_events", lambda section, events: {"n0": "true"})
+        assert planted.demographic_risk().share < 1
 
 
 def test_without_its_columns_a_table_has_no_number(folder):
