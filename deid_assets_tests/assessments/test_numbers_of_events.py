@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.assessments import number_of_claims
+from deid_assets.assessments import neighbor_attack, number_of_claims, planting
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
 from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.neighbor_attack import ATTACK_SENSITIVITY, analysis_rows, sensitivity_measurements
@@ -199,6 +199,30 @@ def test_a_neighbor_who_knows_values_too_knows_the_same_bins(folder, of, per, dr
     )
     expected = np.array([bins_by_hand(rows_of(drawn), f"p{who}", policy) for who in range(len(drawn))])
     assert partition(claim_bins(records, width, per == "member_year")) == partition(expected)
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (["claims"], [[1], [2], [4]]),
+        (["fills"], [[0], [3], [1]]),
+        (["fills", "claims"], [[0, 1], [3, 2], [1, 4]]),
+        ([ALL_EVENTS], [[1], [5], [5]]),
+    ],
+)
+def test_a_neighbor_who_knows_values_too_counts_the_rows_of_the_files_that_are_listed(folder, of, expected):
+    policy = policy_with(folder, SECTION | {"of": of, "width": 1})
+    claims = [
+        planting.PlantedClaim(who, {"event_table": table})
+        for who, both in enumerate([(1, 0), (2, 3), (4, 1)])
+        for table, number in zip(TABLES, both, strict=True)
+        for _ in range(number)
+    ]
+    with small_store() as store, planting.planted_store() as file:
+        members = [planting.PlantedMember({}, {}, released=True)] * 3
+        released = planting.plant_members(file, Canaries(store, policy).candidate, members, claims)
+        records = neighbor_attack._records(released, neighbor_attack.released_tables(released))
+    assert claim_bins(records.held, 1, by_year=False).tolist() == expected
 
 
 def test_a_member_with_a_number_of_fills_of_their_own_is_at_risk_and_is_cut(folder):
