@@ -9,6 +9,7 @@ from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.policy.yaml_text import to_yaml
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
+from deid_assets.store.events import ALL_EVENTS
 
 
 def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
@@ -110,7 +111,9 @@ def _numbers_left(policy: Policy, dimensions: Mapping[str, Sequence[str]], secti
     }
     gone = set(policy.source.events).difference(sections["source"]["events"]) if "source" in sections else set()
     of = [one for one in policy.number_of_claims.of if one not in gone]
-    if reference == policy.number_of_claims.reference and len(of) == len(policy.number_of_claims.of):
+    if of == [ALL_EVENTS] and gone == set(policy.source.events):
+        of = ["claims"]  # which are all that is left
+    if reference == policy.number_of_claims.reference and of == [*policy.number_of_claims.of]:
         return {}
     section = _sections(policy, "number_of_claims")
     section["number_of_claims"] |= {"reference": reference} | ({"of": of} if gone else {})

@@ -356,6 +356,16 @@ def test_without_its_columns_a_table_has_no_number(folder):
     after = with_sections(both, **yaml.safe_load(changed_sections(both, PolicyChange(("drug",)))))
     assert after.number_of_claims.of == ("claims",) and after.event_tables == ("claims",)
     assert changed_sections(fills, PolicyChange(("drug",))) is None
+    together = policy_with(folder, SECTION | {"of": [ALL_EVENTS]})
+    after = with_sections(together, **yaml.safe_load(changed_sections(together, PolicyChange(("drug",)))))
+    assert after.number_of_claims.of == ("claims",), "all events that are left"
+
+
+def test_one_number_has_one_name():
+    """Another name would give it other draws and other noise."""
+    section = {"of": [ALL_EVENTS], "per": "member", "reference": {"age": "20 years", "days_in_hospital": "none or any"}}
+    with pytest.raises(PolicyError, match="all_events are the claims where there is no other table of events: name claims"):
+        policy_from(changed(SMALL, number_of_claims=section))
 
 
 def test_none_is_a_bin_of_its_own_where_it_is_told():

@@ -222,6 +222,9 @@ def _tables_problems(policy: "Policy", section: NumberOfClaims) -> Iterator[Prob
         yield Problem(path, "names a table twice")
     if ALL_EVENTS in section.of and len(section.of) > 1:
         yield Problem(path, f"{ALL_EVENTS} counts every row, so that each would be cut for two numbers: name it alone")
+    if ALL_EVENTS in section.of and not policy.has_other_events:
+        # Another name of the same number would have draws and noise of its own.
+        yield Problem(path, f"{ALL_EVENTS} are the claims where there is no other table of events: name claims")
     if ALL_EVENTS in section.of and policy.long_tail.method != "percentile":
         yield Problem(
             path,
