@@ -125,8 +125,8 @@ class InferenceGate(Section):
     """A margin on how much more often withheld values are guessed than by naming the most frequent one."""
 
     at_most: Probability = Field(
-        description="highest acceptable gain in any group: share of claims or other events (for columns of members, of members) "
-        "guessed by the best model, minus the share that has the most frequent value"
+        description="highest acceptable gain in any group: share of claims or other events (for columns of members, of "
+        "members) guessed by the best model, minus the share that has the most frequent value"
     )
     statistic: Statistic = Field("upper_bound", description="the number that is compared with the margin")
     confidence: Confidence = Field(0.99, description="confidence with which all upper bounds hold together, over all tries")
