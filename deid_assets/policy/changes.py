@@ -38,6 +38,7 @@ def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
         required = {name: share for name, share in policy.detail_at_least.items() if name in left}
         if required != policy.detail_at_least:
             sections["detail_at_least"] = required
+        sections |= _judged_left(policy, set(change.without))
         sections |= _numbers_left(policy, {one["name"]: one["columns"] for one in sections["dimensions"]}, sections)
     if change.suppress_at_most is not None:
         sections |= _sections(policy, "risk")
@@ -47,6 +48,20 @@ def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
     except PolicyError:
         return None
     return to_yaml(sections)
+
+
+def _judged_left(policy: Policy, without: set[str]) -> dict[str, Any]:
+    """The sections that name columns whose values may be disclosed, without those that are left out; empty if all stay."""
+    sections: dict[str, Any] = {}
+    sensitive = policy.attribute_disclosure.sensitive or ()
+    if without.intersection(sensitive):
+        sections |= _sections(policy, "attribute_disclosure")
+        sections["attribute_disclosure"]["sensitive"] = [one for one in sensitive if one not in without] or None
+    # What every policy knows is withheld where it is not published, and predicted nevertheless.
+    if gone := without.intersection(policy.inference.columns, policy.columns.all):
+        sections |= _sections(policy, "inference")
+        sections["inference"]["columns"] = [one for one in policy.inference.columns if one not in gone]
+    return sections
 
 
 def _tables_left(policy: Policy, without: set[str], sections: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,27 @@ def test_a_dimension_that_goes_is_no_level_in_which_claims_are_cut_any_more():
     assert set(sections) == {"quasi_identifiers", "dimensions"}, "the dimension stays with the other year"
 
 
+@pytest.mark.parametrize(
+    ("name", "column", "sensitive", "inferred"),
+    [
+        ("tuva", "condition_group", ("charlson", "drug"), None),
+        ("omop", "drug", ("condition",), ("condition", "provider", "age")),
+    ],
+)
+def test_a_column_that_goes_is_not_sensitive_any_more_and_not_predicted(name, column, sensitive, inferred):
+    before = policy_by_name(name)
+    policy = with_sections(before, **yaml.safe_load(changed_sections(before, PolicyChange((column,)))))
+    assert policy.sensitive_columns == sensitive
+    assert policy.inference.columns == (before.inference.columns if inferred is None else inferred)
+
+
+def test_without_the_only_sensitive_column_those_that_usually_are_are_judged():
+    values = public_values() | {"attribute_disclosure": {"sensitive": ["condition_group"], "t_at_most": 0.3}}
+    policy, _ = applied(values, PolicyChange(("condition_group",)))
+    assert policy.sensitive_columns == ("charlson", "days_in_hospital_y2", "days_in_hospital_y3")
+    assert policy.attribute_disclosure.t_at_most == 0.3
+
+
 def test_what_is_left_of_a_dimension_calls_its_levels_by_the_column_that_is_first_now():
     values = with_levels_of_its_own(public_values())
     policy, _ = applied(values, PolicyChange(("days_in_hospital_y2",)))
