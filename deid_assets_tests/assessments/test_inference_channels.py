@@ -328,7 +328,7 @@ class TestPolicy:
     def test_what_is_published_as_it_is_leaves_nothing_to_predict(self, store):
         """Within each published value there is only that value."""
         own = policy_by_name("heritage")
-        assert {one.name: one.group for one in channels_of(own)}["claims_truncated"] == "p.claims_truncated"
+        assert {one.name: one.group for one in channels_of(own)}["claims_truncated"] == 'p."claims_truncated"'
         found = Canaries(store, own.model_copy(update={"inference": policy(columns=EVERY).inference}))
         assert found.inference_channels().share == 1
 

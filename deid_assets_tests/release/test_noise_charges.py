@@ -85,7 +85,7 @@ def test_the_same_delivery_repeats_at_no_cost_and_another_is_charged(tmp_path):
     ("section", "reason"),
     [
         (CountNoise(budget=NoiseBudget(rho=0.3)), "cost 0.16 of zCDP, but only 0.14 of the total of 0.3 are left"),
-        (CountNoise(lockout=1), "3 cells were published 1 times"),
+        (CountNoise(lockout=1), "3 cells were published 1 time"),
     ],
 )
 def test_a_budget_that_is_exceeded_refuses_and_leaves_nothing(tmp_path, section, reason):
@@ -145,7 +145,7 @@ def test_numbers_outside_a_release_are_charged_too(tmp_path):
     for _ in range(2):
         releases.charge(noise_of("delivery 1"))
     assert kinds(releases) == ["noisy counts"]
-    with pytest.raises(CountsError, match="published 1 times"):
+    with pytest.raises(CountsError, match="published 1 time"):
         releases.charge(noise_of("delivery 2", CountNoise(lockout=1)))
 
 
@@ -217,7 +217,7 @@ def test_older_noise_counts_as_narrow_as_it_can_have_been_for_every_cell(tmp_pat
     noise = noise_of("delivery 1")
     found = budget_of(chain, SECTION).earlier_sds({cell.definition: cell.draw for cell in noise.cells})
     assert list(found.values()) == [pytest.approx((sd,), abs=1e-4)] * 3
-    with pytest.raises(CountsError, match="3 cells were published 1 times"):
+    with pytest.raises(CountsError, match="3 cells were published 1 time"):
         noise_of("delivery 1", CountNoise(lockout=1)).budget_after(chain)
 
 

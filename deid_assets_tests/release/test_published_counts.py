@@ -305,7 +305,7 @@ def test_a_renamed_label_is_the_same_draw_of_the_same_cell(tables):
     budget = Budget(total=100, lockout=1).charged(planned[0], ())
     assert budget.charged(planned[1], ()) == budget, "the numbers repeat and cost nothing"
     later = planned_cells(other, counted(other, tables), noise_of(other, "delivery 2"))
-    with pytest.raises(CountsError, match="cells were published 1 times"):
+    with pytest.raises(CountsError, match="cells were published 1 time"):
         budget.charged(later, ())
 
 

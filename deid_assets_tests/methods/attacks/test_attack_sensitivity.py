@@ -120,7 +120,7 @@ def test_records_that_hold_what_is_not_known_are_refused(lost):
         "years": [[((1, 0), 0, 3), ((2, 1), 0, None)]],
     }[lost]
     held, lacking = (ClaimRecords.of(own, len(VALUES)) for own in (claims, known))
-    with pytest.raises(ValueError, match="not among those that may be known about them"):
+    with pytest.raises(ValueError, match="not among those that may be known"):
         EvaluationRecords(np.zeros((1, 1), int), (1,), VALUES, held, lacking)
 
 
