@@ -486,6 +486,20 @@ class _Power:
         ]
 
 
+def _of_numbers(name: str, values: str, numbers: str) -> Gate[Policy]:
+    """The gate of who knows values and numbers of events, in words, of policies whose numbers are measured under this name."""
+    return Gate(
+        name,
+        f"{name}_within_threshold",
+        f"A neighbor who knows {values}, {numbers} to within a bin, and that the target is in the release succeeds with at "
+        "most the allowed probability.",
+        f"Probability that a neighbor succeeds who knows values, {numbers} to within a bin, and that the record is in the "
+        "release.",
+        lambda policy: Limit.of(policy.measured_number_of_claims.with_values, joint_confidence(policy)),
+        applies=lambda policy: with_values(policy.measured_number_of_claims) == name,
+    )
+
+
 ATTACK_SENSITIVITY = Assessment(
     SENSITIVITY,
     adversary=Adversary(
@@ -520,26 +534,8 @@ ATTACK_SENSITIVITY = Assessment(
             "release.",
             lambda policy: Limit.of(policy.attack_sensitivity.gates.get("given_membership"), joint_confidence(policy)),
         ),
-        Gate(
-            WITH_VALUES,
-            "number_of_claims_known_with_values_within_threshold",
-            "A neighbor who knows values of claims, the number of claims to within a bin, and that the target is in the "
-            "release succeeds with at most the allowed probability.",
-            "Probability that a neighbor succeeds who knows values, the number of claims to within a bin, and that the record "
-            "is in the release.",
-            lambda policy: Limit.of(policy.measured_number_of_claims.with_values, joint_confidence(policy)),
-            applies=lambda policy: with_values(policy.measured_number_of_claims) == WITH_VALUES,
-        ),
-        Gate(
-            LISTED_WITH_VALUES,
-            "numbers_of_events_known_with_values_within_threshold",
-            "A neighbor who knows values, the numbers of the events that number_of_claims lists to within a bin, and that the "
-            "target is in the release succeeds with at most the allowed probability.",
-            "Probability that a neighbor succeeds who knows values, the numbers of the events that number_of_claims lists to "
-            "within a bin, and that the record is in the release.",
-            lambda policy: Limit.of(policy.measured_number_of_claims.with_values, joint_confidence(policy)),
-            applies=lambda policy: with_values(policy.measured_number_of_claims) == LISTED_WITH_VALUES,
-        ),
+        _of_numbers(WITH_VALUES, "values of claims", "the number of claims"),
+        _of_numbers(LISTED_WITH_VALUES, "values", "the numbers of the events that number_of_claims lists"),
     ),
 )  # fmt: skip
 
