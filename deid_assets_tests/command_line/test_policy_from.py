@@ -178,7 +178,8 @@ def test_no_value_of_a_flat_table_is_printed_or_written(here, tmp_path):
     beside = Path("ours_hierarchy_age.csv").read_text().splitlines()
     assert beside[0] == "0;0-4;0-9;0-19;*" and beside[-1] == "100;100-104;100-109;100-119;*"
     cells = {cell for line in lines[1:] for cell in line.split(",") if len(cell) > 3}
-    assert not {cell for cell in cells | {"86"} if cell in text.replace("1.86", "") or cell in printed}
+    said = (text.replace("1.86", "") + printed).replace(str(tmp_path), "")  # the folder of the tests has a number, too
+    assert not {cell for cell in cells | {"86"} if cell in said}
     policy = load_policy(Path("ours.yaml"))
     assert policy.source.person == "person_id"
     assert {qi.column: policy.hierarchy_of(qi.release_as).level_names for qi in policy.quasi_identifiers} == {
