@@ -205,7 +205,9 @@ class Policy(ReleasePolicy):
         listed = [qi.column for qi in self.quasi_identifiers.all if qi.column in self._made]
         for name in sorted(listed, key=lambda name: (self.identity(name), name)):
             table, made = self._made[name]
-            of = (table, *(made[key] for key in ("kind", "from", "until") if key in made))
+            # Of what a column of events has, `of` is not what it is made of: which concepts, or which anchor.
+            told = ("kind", "from", "until", *(("of",) if table == "members" else ()))
+            of = (table, *(made[key] for key in told if key in made))
             found[name] = json.dumps([*of, seen[of]])
             seen[of] += 1
         return found

@@ -480,17 +480,18 @@ def _members_select(quarantine: Quarantine, declared: Mapping[str, Derivation]) 
     """
     columns = [age if column in AGES else f"t.{column}" for column in MEMBER_COLUMNS]
     for name, made in declared.items():
-        # Of a member without claims, an aggregate is that of no rows.
-        of_none = f"(SELECT {made.value} FROM typed_claims AS t WHERE false)"
-        columns.append(f"coalesce(e.{quoted(name)}, {of_none})" if made.of_events else made.value)
-        columns[-1] += f" AS {quoted(name)}"
-    aggregates = [f", {made.value} AS {quoted(name)}" for name, made in declared.items() if made.of_events]
-    events = (
-        f" LEFT JOIN (SELECT member_id{''.join(aggregates)} FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
-        " GROUP BY member_id) AS e ON e.member_id = t.member_id"
-        if aggregates
-        else ""
-    )
+        # Of a member without events, an aggregate is that of no rows.
+        of_none = f"(SELECT {made.value} FROM typed_{made.table} AS t WHERE false)"
+        value = f"coalesce(of_{made.table}.{quoted(name)}, {of_none})" if made.of_events else made.value
+        columns.append(f"{value} AS {quoted(name)}")
+    events = ""
+    for table in sorted({made.table for made in declared.values() if made.of_events}):
+        own = {name: made.value for name, made in declared.items() if made.of_events and made.table == table}
+        aggregates = ", ".join(f"{value} AS {quoted(name)}" for name, value in own.items())
+        events += (
+            f" LEFT JOIN (SELECT member_id, {aggregates} FROM typed_{table} AS t WHERE {quarantine.kept(table)}"
+            f" GROUP BY member_id) AS of_{table} ON of_{table}.member_id = t.member_id"
+        )
     return (
         f"SELECT {', '.join(columns)} FROM typed_members AS t"
         f" LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = 1{events}"

@@ -1,4 +1,4 @@
-"""Days since the first event of several tables: an anchor that they have in common, before anything is cut."""
+"""Columns made of events of other tables than claims, before anything is cut: days since an anchor, and what members have."""
 
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,8 @@ def policy_with(folder: Path, claims: dict[str, Any], fills: dict[str, Any], **c
     return policy_from(values, folder)
 
 
-def taken(folder: Path, policy: Policy, claims: list[tuple[str, str]], fills: list[tuple[str, str]]) -> dict[str, list]:
-    """The declared columns of claims and fills that are told as (member, day), in their order."""
+def store_of(folder: Path, policy: Policy, claims: list[tuple[str, str]], fills: list[tuple[str, str]]) -> Path:
+    """Take in claims and fills, each told as (member, day), and the people who have any."""
     (folder / "in").mkdir()
     people = sorted({who for who, _ in (*claims, *fills)})
     rows = {
@@ -57,7 +57,12 @@ def taken(folder: Path, policy: Policy, claims: list[tuple[str, str]], fills: li
     file = folder / "store.duckdb"
     reading = Reading(policy.source, 1.0, declared=policy.columns.declared)
     read_delivery(file, Delivery("d", "tables", (folder / "in",)), reading, None)
-    found = Table(file, "intake", "claims").query(
+    return file
+
+
+def taken(folder: Path, policy: Policy, claims: list[tuple[str, str]], fills: list[tuple[str, str]]) -> dict[str, list]:
+    """The declared columns of claims and fills, in their order."""
+    found = Table(store_of(folder, policy, claims, fills), "intake", "claims").query(
         "SELECT * FROM intake.claims ORDER BY member_id, service_date, event_table, claim_id"
     )
     return {
@@ -133,3 +138,49 @@ def test_the_columns_behind_it_are_the_dates_of_every_table(tmp_path):
     assert columns._delivered(policy.content(), "fills/intake/claims", "together") == ("claims.day", "fills.filled")
     # Its values are of no single row that may be in quarantine, so that the ledger counts none there.
     assert why_ledger._delivered_as(policy, ["together", "place"]) == {"place": "place"}
+
+
+def policy_of_people(folder: Path, **columns: dict[str, Any]) -> Policy:
+    """Claims and fills, and what people have of them."""
+    (folder / "drugs.csv").write_text(TABLE_OF_DRUGS)
+    listed = [{"column": name, "release_as": name.capitalize(), "hierarchy": "as_it_is"} for name in columns]
+    made = {name: {"meaning": "of all events", **one} for name, one in columns.items()}
+    members = [*FILLS["quasi_identifiers"]["members"], *listed]
+    return policy_from(
+        changed(FILLS, columns__members=made, quasi_identifiers__members=members, hierarchies__as_it_is={"kind": "fixed"}),
+        folder,
+    )
+
+
+ANTIVIRAL = {"kind": "any_of_claims", "of": "fills", "from": "ndc", "with_values": ["00093104801"]}
+SUPPLY = {"kind": "sum_of_claims", "of": "fills", "from": "days", "to": 10, "at_most": 90}
+
+
+def test_what_people_have_of_any_table(tmp_path):
+    """Of claims and of fills at once; a fill in quarantine counts for nothing, and people without fills have none."""
+    policy = policy_of_people(
+        tmp_path,
+        billed={"kind": "count_of_claims"},
+        filled={"kind": "count_of_claims", "of": "fills"},
+        supplied=SUPPLY,
+        antiviral=ANTIVIRAL,
+    )
+    claims = [("a", "2008-03-01"), ("a", "2008-03-02"), ("b", "2008-03-01")]
+    fills = [("a", "2008-03-01"), ("a", "someday"), *[("c", "2008-02-28")] * 4]
+    people = Table(store_of(tmp_path, policy, claims, fills), "intake", "members").frame().sort_values("member_id")
+    found = people[["billed", "filled", "supplied", "antiviral"]].values.tolist()
+    assert found == [[2, 1, 30, "yes"], [1, 0, 0, "no"], [0, 4, 90, "yes"]]
+    assert columns._delivered(policy.content(), "fills/intake/members", "supplied") == ("fills.days",)
+
+
+def test_columns_of_claims_are_what_they_were(tmp_path):
+    """A policy that states claims has the hash of one that does not, and each table gives draws of its own."""
+    unsaid, said = ({"kind": "sum_of_claims", "from": "days", "to": 10, "at_most": 90} | of for of in ({}, {"of": "claims"}))
+    policies = [policy_of_people(tmp_path, supplied=one) for one in (unsaid, said, SUPPLY)]
+    assert policies[0].hash == policies[1].hash != policies[2].hash
+    assert policies[0].origins == policies[1].origins != policies[2].origins
+
+
+def test_a_table_that_nobody_delivers_is_refused(tmp_path):
+    with pytest.raises(PolicyError, match=r"columns\.members\.filled\.of: 'fill' is no table of events; did you mean fills\?"):
+        policy_of_people(tmp_path, filled={"kind": "count_of_claims", "of": "fill"})

@@ -334,9 +334,13 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
         )
     yield from _months_enrolled(policy)
     yield from _anchors(policy)
-    of_claims = [name for name, made in policy.columns.declared.members.items() if made.table == "claims" and made.cells]
-    if policy.source.kind == "desynpuf" or (policy.source.kind == "tables" and policy.source.claims is None):
-        for name in of_claims:
+    without_cells = policy.source.kind == "desynpuf" or (policy.source.kind == "tables" and policy.source.claims is None)
+    of_events = {name: made for name, made in policy.columns.declared.members.items() if made.of_events}
+    for name, made in of_events.items():
+        if made.table not in policy.event_tables:
+            told = f"'{made.table}' is no table of events{did_you_mean(made.table, policy.event_tables)}"
+            yield Problem(("columns", "members", name, "of"), f"{told}; tables: {', '.join(policy.event_tables)}")
+        elif made.table == "claims" and made.cells and without_cells:
             yield Problem(("columns", "members", name), "this source has no table of claims with the column that it reads")
 
 

@@ -11,9 +11,17 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
 
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
 from deid_assets.policy.sections.table_file import TableFile
@@ -579,24 +587,33 @@ class MonthsEnrolled(DeclaredColumn):
         return Derivation("members", (), f"len({found})::INTEGER", {})
 
 
-class CountOfClaims(DeclaredColumn):
-    """How many claims a member has."""
+class _OfEvents(DeclaredColumn, ABC):
+    of: Name = Field("claims", description="table of events whose rows are read: claims, or another one of `columns`")
+
+    @model_serializer(mode="wrap")
+    def _without_claims(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Claims are not stated: policies of earlier versions, which read nothing else, keep their hashes."""
+        return {key: value for key, value in handler(self).items() if (key, value) != ("of", "claims")}
+
+
+class CountOfClaims(_OfEvents):
+    """How many claims a member has, or events of another table."""
 
     kind: Literal["count_of_claims"]
     limits: ClassVar[tuple[int, int | None]] = (0, None)
 
     def made(self, table: str) -> Derivation:
-        """Claims that were taken in; 0 if there are none."""
-        return Derivation("claims", (), "count(*)::INTEGER", {}, of_events=True)
+        """Events that were taken in; 0 if there are none."""
+        return Derivation(self.of, (), "count(*)::INTEGER", {}, of_events=True)
 
 
-class SumOfClaims(_Rounding):
-    """A sum over the claims of a member, rounded down and top-coded."""
+class SumOfClaims(_OfEvents, _Rounding):
+    """A sum over the claims of a member, or over their events of another table, rounded down and top-coded."""
 
     kind: Literal["sum_of_claims"]
 
     def made(self, table: str) -> Derivation:
-        """0 if there are no claims.
+        """0 if there are no events.
 
         Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order, and ten times 0.1 would
         be less than 1. An amount above the largest value counts as that, which changes no result.
@@ -606,15 +623,15 @@ class SumOfClaims(_Rounding):
         amount = f"CASE WHEN {cell.sql} IS NOT NULL THEN least({cell.sql}, {self.at_most}) END"
         total = f"coalesce(sum(round(({amount}) * {MILLIONTHS})::BIGINT), 0)"
         value = f"least({total} // {self.to * MILLIONTHS} * {self.to}, {self.at_most})::INTEGER"
-        return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, of_events=True)
+        return Derivation(self.of, (cell,), value, {"negative amount": f"{cell.sql} < 0"}, of_events=True)
 
 
-class AnyOfClaims(DeclaredColumn):
-    """Whether any claim of a member has one of some values."""
+class AnyOfClaims(_OfEvents):
+    """Whether any claim of a member, or any of their events of another table, has one of some values."""
 
     kind: Literal["any_of_claims"]
     values: ClassVar[tuple[str, ...]] = ("no", "yes")
-    from_: Theirs = Field(alias="from", description="name of the column of claims in the delivery")
+    from_: Theirs = Field(alias="from", description="name of the column of the events in the delivery")
     with_values: tuple[Code, ...] = Field(min_length=1, description="the values; a member with any of them has 'yes'")
 
     def made(self, table: str) -> Derivation:
@@ -622,7 +639,7 @@ class AnyOfClaims(DeclaredColumn):
         cell = TypedColumn(self.from_, "text")
         found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, self.with_values))})), false)"
         value = f"CASE WHEN {found} THEN 'yes' ELSE 'no' END"
-        return Derivation("claims", (cell,), value, {}, of_events=True, codes=self.with_values)
+        return Derivation(self.of, (cell,), value, {}, of_events=True, codes=self.with_values)
 
 
 _OfEither = DeliveredText | DeliveredInteger | Grouped | Zip3 | Bins | Rounded | DaysBetween

@@ -111,7 +111,7 @@ def _delivered(policy: Mapping[str, Any], asset: str, column: str) -> tuple[str,
         if declared is not None:
             if "anchor" in declared:  # counted from the dates of several tables
                 return tuple(one for of in declared["of"] for one in _delivered_dates(policy, of))
-            of = "claims" if declared["kind"].endswith("_of_claims") else own
+            of = declared.get("of", "claims") if declared["kind"].endswith("_of_claims") else own
             return tuple(f"{of}.{declared[key]}" for key in ("from", "until") if key in declared)
     if (described[table] or {}).get("columns") is None:  # read by an adapter that knows the columns of its format
         return (f"{table}.{column}",)
