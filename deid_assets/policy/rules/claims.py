@@ -146,10 +146,17 @@ _NAMED = re.compile("(^|[^a-z])ndc([^a-z]|$)|national_?drug", re.IGNORECASE)
 def drug_problems(policy: Policy) -> Iterator[Problem]:
     """A column of drugs tells of HIV as a diagnosis does, so lists must be able to read its ingredients.
 
-    Nothing is asked where no list names drugs.
+    Nothing is asked where no list names drugs, nor of another column that is made of what lists read.
     """
     if not policy.removal.lists_drugs:
         return
+    listed = {
+        (table, cell.column)
+        for table, columns in policy.columns.events.items()
+        for column in columns.values()
+        if isinstance(column, Drugs) or (isinstance(column, Concept) and column.of == "drug")
+        for cell in column.made(table).cells
+    }
     for table, columns in policy.columns.tables.items():
         for name, column in columns.items():
             here = ("columns", table, name)
@@ -161,10 +168,12 @@ def drug_problems(policy: Policy) -> Iterator[Problem]:
                         "sensitive drugs, such as those against HIV, which are found by their ingredients: add them as a third "
                         "column (ndc;group;ingredients)",
                     )
-            elif not (isinstance(column, Concept) and column.of == "drug") and _reads_drugs(column.made(table)):
+                continue
+            made = column.made(table)
+            if _reads_drugs(made) and not listed.issuperset((made.table, cell.column) for cell in made.cells):
                 yield Problem(
                     here,
-                    "reads NDCs, and no list of sensitive drugs reads a column of this kind: declare a column of claims "
+                    f"reads NDCs, and no list of sensitive drugs reads a column of this kind: declare a column of {made.table} "
                     "`{kind: ndc, file: ...}` with a table of drugs that names their ingredients",
                 )
 
