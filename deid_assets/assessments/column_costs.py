@@ -40,8 +40,9 @@ from deid_assets.store.tables import Table
 DRAWS = 65_536
 """Draws of each measurement of a longitudinal policy. Half a thousandth is the standard error of a share of .017."""
 
-DRAWS_OF_VALUE = 16_384
-"""Draws about the people with one value."""
+DRAWS_OF_VALUES = 1_048_576
+"""Draws that are told apart by value. About the people with a value whom one of a hundred is drawn from, a thousandth is the
+standard error of a share of .01."""
 
 OF_CLAIMS = (*POPULATION, "chosen_generalization")
 OF_RECORDS = ("records", "record_domains", "record_generalization")
@@ -68,10 +69,7 @@ class Costs:
     what
         What they are of them.
     values
-        Of a longitudinal policy, each released value of a column: column, value, share (among draws about people to be
-        released who have it) and part (of all draws at high risk, those about these people; people have several values of an
-        event's column). Those of a column about people from the riskiest on, of events from the rarest on. Values of too few
-        people of the population are not listed.
+        Of a longitudinal policy, `shares_by_value`.
     """
 
     frame: pd.DataFrame
@@ -92,26 +90,43 @@ class WithoutColumn:
     share: float
 
 
-def shares_without_columns(policy: Policy, judged: Judged, stream_key: bytes) -> tuple[float, tuple[WithoutColumn, ...]]:
-    """Measure a release with all that the policy's adversary knows, and without each of its columns and tables.
+@dataclass(frozen=True, eq=False)
+class ReleaseCosts:
+    """What columns, tables and values mean for the risk of a release.
+
+    Attributes
+    ----------
+    share
+        The share of draws about released members at high risk.
+    without
+        The same draws without each column and table; columns by their names in the release.
+    values
+        `shares_by_value` of the released members.
+    """
+
+    share: float
+    without: tuple[WithoutColumn, ...]
+    values: pd.DataFrame
+
+
+def costs_of_release(policy: Policy, judged: Judged, domains: Table, stream_key: bytes) -> ReleaseCosts:
+    """Measure a release with all that the policy's adversary knows, without each of its columns and tables, and by value.
 
     Parameters
     ----------
     judged
         What the gate judges: the released members at the chosen node.
+    domains
+        `value_domains`.
     stream_key
         16 bytes. The draws judge nothing.
-
-    Returns
-    -------
-    tuple
-        The share of draws about released members at high risk; and for each column, by its name in the release, and each table
-        the share without it, of the same draws.
     """
     with search_executor() as executor:
-        risk, node = _risk_of_claims(policy, judged.computation.on(executor), stream_key), tuple(judged.node)
+        computation, node = judged.computation.on(executor), tuple(judged.node)
+        risk = _risk_of_claims(policy, computation, stream_key)
         found = [WithoutColumn(table, column, risk(node, gone)) for table, column, gone in parts(_columns_by_table(policy))]
-        return risk(node, frozenset()), tuple(found)
+        values = shares_by_value(policy, computation, node, domains, stream_key)
+        return ReleaseCosts(risk(node, frozenset()), tuple(found), values)
 
 
 def _columns_by_table(policy: Policy) -> dict[str, list[str]]:
@@ -158,36 +173,54 @@ def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: byt
         share = risk(node, frozenset())
         limit = max(policy.risk.max_high_risk_share, share)
         frame = column_costs(risk, axes, _columns_by_table(policy), node, limit)
-        values = _shares_of_values(policy, computation, node, tables["value_domains"].frame(), stream_key)
+        values = shares_by_value(policy, computation, node, tables["value_domains"], stream_key)
     levels = dict(chosen_level_names(policy, tables))
     return Costs(frame, levels, share, limit, f"{DRAWS:,} draws about members to be released", values=values)
 
 
-def _shares_of_values(
-    policy: Policy, computation: NodeComputation, node: Node, domains: pd.DataFrame, stream_key: bytes
+def shares_by_value(
+    policy: Policy, computation: NodeComputation, node: Node, domains: Table, stream_key: bytes
 ) -> pd.DataFrame:
-    """See `Costs.values`."""
+    """Tell draws at high risk apart by the values that the people whom they are about have.
+
+    Parameters
+    ----------
+    computation, node
+        The people to be released, and the chosen node.
+    domains
+        `value_domains`.
+    stream_key
+        16 bytes. The draws judge nothing.
+
+    Returns
+    -------
+    DataFrame
+        Each value of a column at its released level: column, value, share (at high risk, of the draws about people with it) and
+        part (of all draws at high risk, those about these people; people have several values of an event's column). Columns by
+        their names in the release, in the order of the policy; values about people from the riskiest on, of events from the
+        rarest on. A value that too few have, of the population or of those to be released, is not listed.
+    """
     data, levels = computation.data, levels_at(policy, node)
     chosen = generalization_at(data, computation.dimensions, node)
     of_people = zip(policy.member_columns, data.demographic_domains, chosen.demographics, data.demographics.T, strict=True)
     of_events = zip(policy.claim_names, data.history_domains, chosen.histories, data.held, strict=True)
     columns = [(column, (np.arange(data.members), domain.levels[level][codes])) for column, domain, level, codes in of_people]
     columns += [(column, _members_of_values(held, domain, level)) for column, domain, level, held in of_events]
-    flagged = computation.flagged_targets(node, stream_key, DRAWS).flagged
-    found = []
-    for column, (members, codes) in columns:
-        own = domains[(domains["quasi_identifier"] == column) & (domains["level"] == levels[column])]
+    flags = computation.flagged_targets(node, stream_key, DRAWS_OF_VALUES)
+    frame, found = domains.frame(), []
+    for place, (column, (members, codes)) in enumerate(columns):
+        own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == levels[column])]
         for code, label in sorted(set(zip(own["level_code"], own["label"].fillna("blank"), strict=True))):
             have = np.zeros(data.members, dtype=bool)
             have[members[codes == code]] = True
             people, about = int(have.sum()), have[data.targets]
-            if people >= smallest_safe_class(policy) and about.any():
-                share = computation.keeping(about, suppressed_count=True).measure(node, stream_key, DRAWS_OF_VALUE).share
-                part = flagged[about].sum() / max(1, flagged.sum())
-                first = -share if column in policy.member_columns else people
-                found.append((policy.quasi_identifier(column).release_as, label, share, part, first))
-    values = pd.DataFrame(found, columns=["column", "value", "share", "part", "first"])
-    return values.sort_values(["column", "first"], kind="stable", ignore_index=True).drop(columns="first")
+            drawn, flagged = flags.drawn[about].sum(), flags.flagged[about].sum()
+            if min(people, about.sum()) >= smallest_safe_class(policy) and drawn:
+                first = -flagged / drawn if column in policy.member_columns else people
+                part = flagged / max(1, flags.flagged.sum())
+                found.append((place, first, policy.quasi_identifier(column).release_as, label, flagged / drawn, part))
+    values = pd.DataFrame(found, columns=["place", "first", "column", "value", "share", "part"])
+    return values.sort_values(["place", "first"], kind="stable", ignore_index=True).drop(columns=["place", "first"])
 
 
 def _members_of_values(held: Histories, domain: Domain, level: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from functools import partial
 from deid_assets.assessments.absence import absence_measurements, absent_members
 from deid_assets.assessments.attribute_leaks import passed_on_leaks
 from deid_assets.assessments.candidate_rows import ReleasedRows
-from deid_assets.assessments.column_costs import shares_without_columns
+from deid_assets.assessments.column_costs import costs_of_release
 from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_of, why_not_compared
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
@@ -135,7 +135,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
         described = described_tables(policy, levels, staged, staged_events(policy, profiles), staged_days(policy, profiles))
         staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
         rare = rare_labels(described)
-        costs = shares_without_columns(policy, judged, stream_key(step, "column costs"))
+        costs = costs_of_release(policy, judged, made["value_domains"], stream_key(step, "column costs"))
         del judged  # its bit-sets are large, and publishing does not need them
         passed = publishing.Passed(
             evidence,
@@ -149,9 +149,9 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
                 made["generalization_lattice"],
                 made["chosen_generalization"],
                 proof,
+                costs,
                 notes_of(told) if told else (),
                 rare,
-                costs,
             ),
             still_so=lambda: standing.is_still() and counts.measured() == of_counts,
             kept=Kept(

@@ -15,7 +15,7 @@ import pandas as pd
 
 from deid_assets.assessments import demographic_risk, inference_channels, longitudinal_risk, neighbor_attack, worst_classes
 from deid_assets.assessments.assessment import CANARIES
-from deid_assets.assessments.column_costs import WithoutColumn
+from deid_assets.assessments.column_costs import ReleaseCosts
 from deid_assets.assessments.inference_channels import by_channel, inference_figure, lines
 from deid_assets.assessments.inference_rows import meaning_of
 from deid_assets.assessments.kernel_input import chosen_node, node_in_words, smallest_safe_class
@@ -35,7 +35,7 @@ from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.figures.tables import ReportTable
-from deid_assets.figures.worst_figures import column_costs_figure
+from deid_assets.figures.worst_figures import column_costs_figure, value_shares_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node, sum_of_losses
@@ -46,6 +46,8 @@ from deid_assets.reports.retained import levels_table, released_columns, retaine
 from deid_assets.reports.utility_content import kept_columns, measured_use, nodes_figures, nodes_table
 from deid_assets.store.tables import Table
 
+_VALUES_SHOWN = 3
+"""Values of each column whose risk is drawn."""
 _CELLS_AT_MOST = 500
 """Nodes of a lattice whose cells can be told apart."""
 
@@ -55,8 +57,7 @@ Figures = Mapping[str, tuple[float | None, float | None]]
 
 def report_of(
     policy: Policy, public_edition: bytes, lattice: Table, chosen: Table, proof: OptimalityCertificate,
-    dates: tuple[str, ...] = (), rare: tuple[ReportTable | None, str] = (None, ""),
-    costs: tuple[float, Sequence[WithoutColumn]] = (0.0, ()),
+    costs: ReleaseCosts, dates: tuple[str, ...], rare: tuple[ReportTable | None, str],
 ) -> bytes:  # fmt: skip
     """Render the report as one HTML file.
 
@@ -68,12 +69,12 @@ def report_of(
         Every node, and the chosen one.
     proof
         The certificate of optimality.
+    costs
+        `costs_of_release` of what was judged.
     dates
         Information about released dates.
     rare
         `rare_labels` of the staged files.
-    costs
-        `shares_without_columns` of the release.
     """
     node = chosen_node(policy, chosen)
     nodes = lattice.frame()
@@ -152,7 +153,7 @@ def report_of(
                 sensitivity_figure(sensitivity, *figure_limits(policy)),
                 wide=True,
             ),
-            *_cost_figures(*costs),
+            *_cost_figures(costs),
             *_worst_figures(manifest),
             *_inference_figures(manifest),
         ),
@@ -209,8 +210,9 @@ def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | N
     )
 
 
-def _cost_figures(share: float, without: Sequence[WithoutColumn]) -> Iterator[ReportFigure]:
-    """What each column and table adds to the share at high risk."""
+def _cost_figures(costs: ReleaseCosts) -> Iterator[ReportFigure]:
+    """What each column and table adds to the share at high risk, and the share by value."""
+    share, without = costs.share, costs.without
     if without:
         columns = sorted((one for one in without if one.column), key=lambda one: one.share)
         yield ReportFigure(
@@ -223,6 +225,16 @@ def _cost_figures(share: float, without: Sequence[WithoutColumn]) -> Iterator[Re
                 [(f"all of {one.table}", one.share) for one in without if not one.column],
                 share,
             ),
+        )
+    if len(costs.values):
+        riskiest = costs.values.sort_values("share", ascending=False, kind="stable").groupby("column").head(_VALUES_SHOWN)
+        rows = riskiest.sort_index()
+        yield ReportFigure(
+            "Risk by value",
+            f"Share of simulated adversaries at high risk among those about people who have a value, for the {_VALUES_SHOWN} "
+            "riskiest values of each column, and the part of all adversaries at high risk that these are. A person has "
+            "several values of an event's column, so that parts overlap. Values of few people are not shown.",
+            value_shares_figure([(f"{row.column} {row.value}", row.share, row.part) for row in rows.itertuples()], share),
         )
 
 

@@ -90,6 +90,34 @@ def member_flags_figure(rows: Sequence[tuple[float, float | None]]) -> bytes:
 
 
 @styled()
+def value_shares_figure(rows: Sequence[tuple[str, float, float]], share: float) -> bytes:
+    """Draw the share at high risk among draws about people who have each value.
+
+    Parameters
+    ----------
+    rows
+        (column and value, share, part of all draws at high risk).
+    share
+        The share among all draws, as a line.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+    """
+    figure, axes = new_figure(_WIDTH, 0.9 + 0.26 * len(rows))
+    longest = max(share, *(own for _, own, _ in rows))
+    for place, (_, own, part) in enumerate(rows):
+        axes.barh(place, 100 * own, height=0.62, color=BLUE)
+        beside(axes, f"{plain(100 * own, 2)}; {plain(100 * part)} of all", (100 * own, place), (4, 0), va="center")
+    axes.axvline(100 * share, color=GREY, linewidth=1.2, linestyle=(0, (4, 2)))
+    name_rows(axes, [name for name, _, _ in rows])
+    axes.set_xlim(0, 150 * longest or 1)
+    axes.set_xlabel(f"draws at high risk [%]; of all draws: {plain(100 * share, 2)}")
+    return rendered(figure)
+
+
+@styled()
 def column_costs_figure(columns: Sequence[tuple[str, float]], tables: Sequence[tuple[str, float]], share: float) -> bytes:
     """Draw the share at high risk that is left without each column, and below, hatched, without each table.
 

@@ -1,6 +1,11 @@
 """Figures of the worst classes and members: every class is drawn, failed ones differ in shape, too."""
 
-from deid_assets.figures.worst_figures import class_shares_figure, column_costs_figure, member_flags_figure
+from deid_assets.figures.worst_figures import (
+    class_shares_figure,
+    column_costs_figure,
+    member_flags_figure,
+    value_shares_figure,
+)
 
 AXIS = "draws at high risk [%]"
 
@@ -23,3 +28,9 @@ def test_columns_and_tables_are_drawn_with_what_is_left_without_them():
     assert all(text in image for text in (b"LengthOfStay", b"Sex", b"all of fills", b"0.13", b"0.21", b"0.08"))
     assert b"with all: 0.47" in image and image != column_costs_figure([*columns, ("all of fills", 0.0008)], [], 0.0047)
     assert column_costs_figure([("Sex", 0.0)], [], 0.0)
+
+
+def test_values_are_drawn_with_their_share_and_their_part_of_all():
+    image = value_shares_figure([("Sex F", 0.0062, 0.71), ("Sex M", 0.0, 0.0)], 0.0047)
+    assert all(text in image for text in (b"Sex F", b"0.62; 71 of all", b"Sex M", b"0; 0 of all", b"of all draws: 0.47"))
+    assert value_shares_figure([("Sex F", 0.0, 0.0)], 0.0), "nobody is at high risk"

@@ -199,6 +199,7 @@ def test_the_report_tells_before_and_after_suppression_and_what_no_gate_holds(pu
     assert "With the whole sample, 0 of 4 nodes are candidates" in figures
     assert "chosen, all members" in figures and "chosen, without suppressed members" in figures
     assert "Risk by column" in text and all(name in figures for name in ("AgeAtFirstClaim", "all of members", "all of claims"))
+    assert "Risk by value" in text and "AgeAtFirstClaim 0-19" in figures
     assert "Levels to choose from (Table 4)" in text
     assert not (published.pipeline.home.store / "small" / f"{KEY}.refused.html").exists()
 
