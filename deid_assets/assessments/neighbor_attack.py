@@ -278,6 +278,8 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
     joint = confidence_of_try(joint_confidence(policy), tried.number)
     interval = mean_interval(attack_sensitivity.confidence_of_each(joint, section.cells))
 
+    tables_known = _tables_known_jointly(policy)
+
     def cells() -> Iterator[attack_sensitivity.Cell]:
         variants = variants_of(policy)
         for number, variant in enumerate(variants, 1):
@@ -285,7 +287,7 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
             for most in section.powers:
                 key = work.stream_key(f"{variant.name} {most}", tried.number)
                 # A row of one table of events is known jointly: of the table that tells most.
-                jointly = _tables_known_jointly(policy) if variant.knows == "claim" else (None,)
+                jointly = tables_known if variant.knows == "claim" else (None,)
                 own = power.of(variant, most)
                 found = max(
                     [
@@ -303,7 +305,7 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
     figure = sensitivity_figure(table_rows(policy, measured), *figure_limits(policy))
     return Assessed(
         measured,
-        sensitivity_of_canaries(records, kinds, work.stream_key("canaries of sensitivity")),
+        sensitivity_of_canaries(records, kinds, work.stream_key("canaries of sensitivity"), jointly=tables_known),
         tried,
         {
             "trials_per_cell": section.trials,

@@ -1,6 +1,6 @@
 """Check whether each attack finds the canaries, by running the code that judged the release on a planted copy."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -119,17 +119,29 @@ def gains_of_canaries(
 
 
 def sensitivity_of_canaries(
-    records: EvaluationRecords, kinds: Iterable[Knows], stream_key: bytes, draws: int = DRAWS
+    records: EvaluationRecords,
+    kinds: Iterable[Knows],
+    stream_key: bytes,
+    draws: int = DRAWS,
+    jointly: Sequence[Sequence[int] | None] = (None,),
 ) -> planting.Findings:
-    """Check whether every kind of knowledge finds the canaries, and whether entirely wrong knowledge finds none."""
-    planted, targets, sizes = planting.plant_in_records(records)
+    """Check whether every kind of knowledge finds the canaries, and whether entirely wrong knowledge finds none.
+
+    Parameters
+    ----------
+    jointly
+        The quasi-identifiers of each table of events of which one row may be known jointly; None: a row of any.
+    """
+    planted, targets, canaries = planting.plant_in_records(records, jointly)
     attack = SensitivityAnalysis(planted, planting.POWER)
     first, total = planted.members - len(targets), planting.Findings(0, 0)
     for knows in kinds:
         power = planting.canary_power(planted, with_year=knows == "year")
-        found = attack.trials(knows, power, stream_key, draws, targets=targets)
-        expected = planting.certain_success(sizes[knows][found.targets - first])
-        total += planting.compare(expected, _success(found.matched, found.sizes))
+        for table, joint in enumerate(jointly if knows == "claim" else (None,)):
+            found = attack.trials(knows, power, stream_key, draws, targets=targets, joint=joint)
+            sizes = np.array([canary.class_size(knows, table) for canary in canaries])
+            expected = planting.certain_success(sizes[found.targets - first])
+            total += planting.compare(expected, _success(found.matched, found.sizes))
     # Of targets with one known claim, all of whose known values are wrong, none is right by chance.
     of_one_claim = targets[np.diff(planted.known.offsets)[targets] == 1]
     mistaken = attack.trials("values", planting.canary_power(planted, with_year=False), stream_key, draws, 1.0, of_one_claim)

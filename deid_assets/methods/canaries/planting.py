@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deid_assets.methods.attacks.attack_sensitivity import KNOWS, Knows
+from deid_assets.methods.attacks.attack_sensitivity import Knows
 from deid_assets.methods.population.claim_records import ClaimRecords, EvaluationRecords
 from deid_assets.methods.population.longitudinal_data import Domain, Generalization, Histories, LongitudinalData
 
@@ -84,6 +84,8 @@ class Canary:
         The member-level quasi-identifier with a unique value; None: demographics are those of the first real member.
     counts_in
         Which number its claims count in, see `ClaimRecords`.
+    told_by
+        The table of events of which one row, known jointly, tells it from all others; None: a row of any.
     """
 
     kind: str
@@ -92,13 +94,16 @@ class Canary:
     sizes: dict[Knows, int] = field(default_factory=dict)
     own_column: int | None = None
     counts_in: int = 0
+    told_by: int | None = None
 
-    def class_size(self, knows: Knows) -> int:
-        """Return the size of its class for a kind of knowledge."""
-        return self.sizes.get(knows, self.size)
+    def class_size(self, knows: Knows, table: int | None = None) -> int:
+        """Return the size of its class for a kind of knowledge; of a row that is known jointly, by the number of its table."""
+        return self.size if self.told_by not in (None, table) else self.sizes.get(knows, self.size)
 
 
-def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5), numbers: int = 1) -> tuple[Canary, ...]:
+def canaries(
+    columns: int, histories: int, alike: Sequence[int] = (2, 5), numbers: int = 1, tables: Sequence[Sequence[int] | None] = ()
+) -> tuple[Canary, ...]:
     """Return the canaries for given numbers of member-level and claim-level quasi-identifiers; each group has its own values.
 
     Parameters
@@ -107,6 +112,8 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5), number
         Sizes of groups of equal members.
     numbers
         How many numbers of events may be known.
+    tables
+        The quasi-identifiers of each table of events, if there are several of which a row may be known jointly.
     """
     values = iter(range(10**6))
 
@@ -132,6 +139,9 @@ def canaries(columns: int, histories: int, alike: Sequence[int] = (2, 5), number
         for years, days in (((0, 1), (0, 0)), ((0, 0), (0, 1))):
             made += _in_order(next(values), next(values), next(values), histories, h, years, days)
     made += _linked(next(values), next(values), histories)
+    for table, own in enumerate(tables):
+        if own is not None and len(own) > 1:
+            made += _linked_in(table, own, (next(values), next(values), next(values)), histories)
     # A claim of which every value is blank tells only that it is there. More claims of a year than are known (POWER) tell
     # nothing.
     blank: Claim = ((None,) * histories, 0, 0, True)
@@ -189,6 +199,21 @@ def _linked(x: int, y: int, histories: int) -> list[Canary]:
     ]
 
 
+def _linked_in(table: int, own: Sequence[int], values: tuple[int, int, int], histories: int) -> list[Canary]:
+    """Return two members whose rows of one table link the same values differently; a row of the other tables is the same."""
+    x, y, z = values
+
+    def row(first: int, others: int) -> Claim:
+        listed = tuple((first if h == own[0] else others) if h in own else None for h in range(histories))
+        return listed, 0, 0, True
+
+    elsewhere: Claim = (tuple(None if h in own else z for h in range(histories)), 0, 0, True)
+    return [
+        Canary("values linked in a table", (*rows, elsewhere), 2, {"claim": 1}, told_by=table)
+        for rows in ((row(x, x), row(y, y)), (row(x, y), row(y, x)))
+    ]
+
+
 def plant_in_data(
     data: LongitudinalData, levels: Generalization[int | None], alike: Sequence[int] = (2, 5), at_most: int | None = None
 ) -> tuple[LongitudinalData, np.ndarray]:
@@ -236,17 +261,19 @@ def plant_in_data(
     return planted_data, np.array([canary.size for canary in planted], dtype=np.int64)
 
 
-def plant_in_records(records: EvaluationRecords) -> tuple[EvaluationRecords, np.ndarray, dict[Knows, np.ndarray]]:
+def plant_in_records(
+    records: EvaluationRecords, tables: Sequence[Sequence[int] | None] = ()
+) -> tuple[EvaluationRecords, np.ndarray, tuple[Canary, ...]]:
     """Return a copy of the released records with canaries after the real members.
 
     Returns
     -------
-    records, targets, sizes
-        The canaries are the members `targets` (c,); `sizes` has their certain class size for each kind of knowledge.
+    records, targets, canaries
+        The canaries are the members `targets` (c,).
     """
     copied, histories = min(MEMBERS_COPIED, records.members), len(records.history_sizes)
     columns = len(records.demographic_sizes)
-    planted = canaries(columns, histories, numbers=1 + int(records.held.counts_in.max(initial=0)))
+    planted = canaries(columns, histories, numbers=1 + int(records.held.counts_in.max(initial=0)), tables=tables)
     first = records.history_sizes
 
     def numbered(values: Sequence[int | None]) -> tuple[int | None, ...]:
@@ -271,7 +298,7 @@ def plant_in_records(records: EvaluationRecords) -> tuple[EvaluationRecords, np.
             records.known.first(copied).followed_by(known),
         ),
         np.arange(copied, copied + len(planted)),
-        {knows: np.array([canary.class_size(knows) for canary in planted]) for knows in KNOWS},
+        planted,
     )
 
 
