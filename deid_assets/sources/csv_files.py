@@ -167,7 +167,8 @@ def _open_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
                 raise DeliveryError(f"{name}: contains a link, or a file that would be outside the folder: pack it again")
         tables = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".csv")]
         if len(tables) != 1:
-            raise DeliveryError(f"{name}: contains {len(tables)} CSV files, but must contain one")
+            told = "unpack it, and name the folder with its tables"
+            raise DeliveryError(f"{name}: contains {len(tables)} CSV files, but must contain one: {told}")
         with archive.open(tables[0]) as source:
             yield source
 

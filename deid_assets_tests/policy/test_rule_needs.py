@@ -141,10 +141,29 @@ def test_a_need_is_not_lowered_to_nothing(key, value):
     assert line.startswith(f"removal.{key}") and "it must be at least" in line
 
 
-def test_the_text_of_a_refusal_has_no_count():
+def refused(policy, figure: str, found: Figure) -> str:
+    every = {need.figure: WHOLE for need in needs_of(policy)}
+    one, *_ = [judged for judged in judged_needs(policy, every | {figure: found}) if not judged.met]
+    return one.text
+
+
+def test_the_text_of_a_refusal_has_no_count(public):
     need = Need("removal.code_list", "coded_claims/diagnosis", "the claims", 0.5, "Do this")
-    policy = example_policy()
-    (one,) = [found for found in judged_needs(policy, {n.figure: WHOLE for n in needs_of(policy)} | {
-        "coded_claims/diagnosis": Figure(1_234, 98_765)}) if not found.met]  # fmt: skip
-    assert "1234" not in one.text and "98765" not in one.text and "1,234" not in one.text
+    text = refused(public, "coded_claims/diagnosis", Figure(1_234, 98_765))
+    assert "1234" not in text and "98765" not in text and "1,234" not in text
     assert not need.met(Figure(1, 3)) and need.met(Figure(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("figure", "found", "said"),
+    [
+        ("readable_codes/cpt", Figure(370, 1_000), "this delivery has about 37 %."),
+        ("readable_codes/cpt", Figure(9_899, 10_000), "this delivery has about 98 %."),
+        ("readable_codes/cpt", Figure(1, 99), "this delivery has fewer."),
+        ("newborn_claims", Figure(370, 1_000), "this delivery has fewer."),
+        ("sensitive_members", Figure(1, 100_000), "this delivery has fewer."),
+    ],
+)
+def test_a_share_of_codes_is_told_unless_they_are_few_and_no_share_of_people(public, figure, found, said):
+    """Not rounded up: what is refused for less than 99 % never has 99 %."""
+    assert said in refused(public, figure, found)

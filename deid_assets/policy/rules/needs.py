@@ -34,6 +34,8 @@ from deid_assets.sources.layout import CLAIM_CODE_COLUMNS
 
 CODED_ROWS = 0.5
 """Smallest share of the rows of another table of events that must have a code; no policy lowers it."""
+TOLD_FROM = 100
+"""Codes or rows from which their share is told, in whole per cents: one code more or less does not show."""
 CHANCE = 0.01
 """A number of matches less probable than this is not attributed to chance."""
 
@@ -56,6 +58,8 @@ class Need:
         What to do if it is not met.
     by_chance
         Whether a smaller value may be chance: it is then refused only if its probability is below `CHANCE`.
+    of_codes
+        Whether it is a share of codes, or of rows with codes, which a refusal may tell.
     """
 
     rule: str
@@ -64,6 +68,7 @@ class Need:
     at_least: float
     remedy: str
     by_chance: bool = False
+    of_codes: bool = False
 
     def met(self, figure: Figure) -> bool:
         """Whether the delivery meets it; an empty delivery has no needs."""
@@ -92,8 +97,11 @@ class JudgedNeed:
 
     @property
     def text(self) -> str:
-        """Why the delivery is refused; without numbers, because they may be about people."""
-        return f"{self.need.stated}; this delivery has fewer. {self.need.remedy}"
+        """Why the delivery is refused. Of members there are no numbers, nor of a few codes: they may be about one person."""
+        count, of = self.figure.count, self.figure.of
+        told = self.need.of_codes and of >= TOLD_FROM
+        has = f"about {100 * count // of} %" if told else "fewer"
+        return f"{self.need.stated}; this delivery has {has}. {self.need.remedy}"
 
 
 def judged_needs(policy: Policy, figures: Mapping[str, Figure]) -> tuple[JudgedNeed, ...]:
@@ -143,7 +151,7 @@ def _lists(policy: Policy) -> Iterator[Need]:
         for table, columns in policy.listed_columns_of_events.items():
             yield Need(
                 rule, coded_rows(table), f"the rows of {table} with a code in {' or '.join(columns)}", CODED_ROWS,
-                "Read another column of codes (columns), or leave the table out",
+                "Read another column of codes (columns), or leave the table out", of_codes=True,
             )  # fmt: skip
 
 
@@ -154,6 +162,7 @@ def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
         yield Need(
             rule, coded_claims(kind), f"the claims with a readable {kind} code", share,
             f"Map the column of {kind} codes, or set removal.coded_claims_at_least.{kind}: null if deliveries have none",
+            of_codes=True,
         )  # fmt: skip
     yield from _readable(policy, rule, kind)
 
@@ -167,7 +176,7 @@ def _readable_in(policy: Policy, rule: str, column: str) -> Need:
     return Need(
         rule, readable(column), f"the codes in {column} known to the product", policy.removal.readable_codes_at_least,
         "Correct the codes or the source section, or complete the policy's table of codes; to accept fewer, lower "
-        "removal.readable_codes_at_least",
+        "removal.readable_codes_at_least", of_codes=True,
     )  # fmt: skip
 
 
