@@ -105,13 +105,16 @@ def value_shares_figure(rows: Sequence[tuple[str, float, float]], share: float) 
     bytes
         SVG or PNG.
     """
-    figure, axes = new_figure(_WIDTH, 0.9 + 0.26 * len(rows))
+    # Values have long names, which stand above their bars.
+    figure, axes = new_figure(_WIDTH, 0.9 + 0.4 * len(rows))
     longest = max(share, *(own for _, own, _ in rows))
-    for place, (_, own, part) in enumerate(rows):
-        axes.barh(place, 100 * own, height=0.62, color=BLUE)
-        beside(axes, f"{plain(100 * own, 2)}; {plain(100 * part)} of all", (100 * own, place), (4, 0), va="center")
-    axes.axvline(100 * share, color=GREY, linewidth=1.2, linestyle=(0, (4, 2)))
-    name_rows(axes, [name for name, _, _ in rows])
+    for place, (name, own, part) in enumerate(rows):
+        axes.barh(place, 100 * own, height=0.4, color=BLUE)
+        beside(axes, name, (0, place - 0.2), (2, 2))
+        beside(axes, f"{plain(100 * own, 2)} %; {100 * part:.0f} % of all", (100 * own, place), (4, 0), va="center")
+    axes.axvline(100 * share, color=GREY, linewidth=1.2, linestyle=(0, (4, 2)), zorder=0)
+    axes.set_yticks([])
+    axes.set_ylim(len(rows) - 0.6, -0.8)
     axes.set_xlim(0, 150 * longest or 1)
     axes.set_xlabel(f"draws at high risk [%]; of all draws: {plain(100 * share, 2)}")
     return rendered(figure)

@@ -32,5 +32,7 @@ def test_columns_and_tables_are_drawn_with_what_is_left_without_them():
 
 def test_values_are_drawn_with_their_share_and_their_part_of_all():
     image = value_shares_figure([("Sex F", 0.0062, 0.71), ("Sex M", 0.0, 0.0)], 0.0047)
-    assert all(text in image for text in (b"Sex F", b"0.62; 71 of all", b"Sex M", b"0; 0 of all", b"of all draws: 0.47"))
+    assert all(
+        text in image for text in (b"Sex F", b"0.62 %; 71 % of all", b"Sex M", b"0 %; 0 % of all", b"of all draws: 0.47")
+    )
     assert value_shares_figure([("Sex F", 0.0, 0.0)], 0.0), "nobody is at high risk"
