@@ -213,16 +213,23 @@ def markdown_image(image: bytes, alt: str, largest: int = LARGEST) -> str:
 
 
 def _svg(figure: "Figure") -> bytes:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    # `savefig` would draw everything once more beforehand.
+    FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     return _compact(buffer.getvalue().decode())
 
 
 def _png(figure: "Figure", dpi: int) -> bytes:
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=dpi)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    drawn = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
     # Few colours are in use: a palette shows them all in a third of the space. Maximum coverage keeps the rare ones.
-    reduced = Image.open(drawn).convert("RGB").quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    reduced = drawn.convert("RGB").quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     reduced.save(buffer, format="png", optimize=True)
     return buffer.getvalue()

@@ -14,7 +14,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.files import RECORD, Folder, stored_name
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import TEXT, Record, load_policy, policy_file_called, record_of, shipped_policies, text_at
+from deid_assets.policy.loading import SHIPPED, TEXT, Record, load_policy, policy_file_called, record_of, text_at
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest
 from deid_assets.store.home import Home
@@ -64,8 +64,7 @@ def adopt(home: Home, policy: ReleasePolicy, file: Path) -> AnyPolicy:
 
 def _of_the_same_name(home: Home, name: str) -> Path | None:
     """A YAML file that defines a policy of this name: one that ships, or one in the home."""
-    shipped = (path for path in shipped_policies() if load_policy(path).name == name)
-    return next(shipped, None) or policy_file_called(name, home.policies)
+    return policy_file_called(name, SHIPPED) or policy_file_called(name, home.policies)
 
 
 def _is_adopted(folder: Path, policy: ReleasePolicy) -> bool:

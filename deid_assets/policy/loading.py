@@ -237,8 +237,8 @@ def load_policy(path: Path) -> AnyPolicy:
     return _loaded(text_at(Path(path)))
 
 
-_WITHOUT_FILES: dict[tuple[Path, bool, bytes], AnyPolicy] = {}
-"""Valid policies that name no files, by their place and their text, which alone decide what they say."""
+_READ: dict[tuple[Path, str | None, bytes], AnyPolicy] = {}
+"""Valid policies by their place, record and text. With the files that they name, these decide what they say."""
 
 _KEPT = 32
 
@@ -247,16 +247,16 @@ def _loaded(text: PolicyText | NoText) -> AnyPolicy:
     if isinstance(text, NoText):
         raise PolicyError(text.why)
     content = text.content()
-    known = (text.path.absolute(), text.record is None, content)
-    policy = _WITHOUT_FILES.get(known)
-    if policy is None:
+    known = (text.path.absolute(), text.record.to_json() if text.record else None, content)
+    policy = _READ.get(known)
+    # Every step of a run asks for its policy. Reading the files that it names again costs little, and validating them much.
+    if policy is None or policy.changed_files():
         parsed = _parsed(text, content)
         origin = Origin(text.folder, bytes_digest(content), text.shown)
         policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(origin)
-        if not policy.files:
-            if len(_WITHOUT_FILES) >= _KEPT:
-                _WITHOUT_FILES.clear()
-            _WITHOUT_FILES[known] = policy
+        if len(_READ) >= _KEPT:
+            _READ.clear()
+        _READ[known] = policy
     if text.record is not None and (policy.name, policy.file_digests()) != (text.record.policy, dict(text.record.files)):
         raise PolicyError(f"{text.shown}: its record belongs to another policy or to other files; adopt the policy again")
     return policy

@@ -33,7 +33,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import root
+import scipy
 
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.reference.geography import state_codes
@@ -295,7 +295,7 @@ def open_age_shares(sex: str) -> np.ndarray:
         found = shares(logs)
         return np.log([found[:5].sum() / wanted[0], found[5:10].sum() / wanted[1]])
 
-    solved = root(missed, np.log([0.12, 0.08]), tol=1e-12)
+    solved = scipy.optimize.root(missed, np.log([0.12, 0.08]), tol=1e-12)
     if not solved.success:
         raise RuntimeError("the model of the oldest ages has no solution")
     found = shares(solved.x)

@@ -1,11 +1,13 @@
 """Figures become bytes that depend on the data alone and fit into metadata; numbers become text."""
 
 import base64
+import io
 import threading
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from PIL import Image
 
 from deid_assets.figures import rendering
 
@@ -24,6 +26,25 @@ def test_a_small_figure_is_svg_and_a_large_one_png_that_fits() -> None:
     small, large = drawing(10), drawing(3_000)
     assert (rendering.media_type(small), rendering.media_type(large)) == ("image/svg+xml", "image/png")
     assert len(rendering.markdown_image(large, "many points")) < rendering.LARGEST
+
+
+def test_a_figure_is_drawn_once_and_is_what_matplotlib_saves(monkeypatch) -> None:
+    with rendering.styled():
+        figure, axes = rendering.new_figure(5, 4)
+        axes.plot([1, 3, 2], label="a line")
+        axes.set_xlabel("a label")
+        figure.legend(loc="outside lower center")
+        draw, drawn = figure.draw, []
+        monkeypatch.setattr(figure, "draw", lambda renderer: (drawn.append(renderer), draw(renderer)))
+        vector, pixels = rendering._svg(figure), rendering._png(figure, 72)
+        assert len(drawn) == 2
+        saved = {kind: io.BytesIO() for kind in ("svg", "png")}
+        figure.savefig(saved["svg"], format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(saved["png"], format="png", dpi=72)
+        assert vector == rendering._compact(saved["svg"].getvalue().decode())
+        colours = [np.asarray(Image.open(file).convert("RGB"), int) for file in (io.BytesIO(pixels), saved["png"])]
+        # Up to 64 colours are kept: most points of a figure have one of them.
+        assert colours[0].shape == colours[1].shape and (colours[0] == colours[1]).mean() > 0.95
 
 
 def test_what_fits_in_no_form_is_an_error() -> None:

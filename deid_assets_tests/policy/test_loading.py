@@ -443,7 +443,7 @@ class TestPoliciesThatAreKept:
 
     @pytest.fixture(autouse=True)
     def none_kept(self, monkeypatch) -> None:
-        monkeypatch.setattr(loading, "_WITHOUT_FILES", {})
+        monkeypatch.setattr(loading, "_READ", {})
 
     @pytest.fixture
     def ours(self, tmp_path) -> Path:
@@ -482,15 +482,30 @@ class TestPoliciesThatAreKept:
         with pytest.raises(PolicyError, match="No such file"):
             load_policy(ours)
 
-    def test_a_changed_file_that_the_policy_names_counts_though_its_text_is_the_same(self, tmp_path):
+    @pytest.fixture
+    def mine(self, tmp_path) -> Path:
+        """A policy that names a file."""
         text = public_text().replace("opt_outs: {file: null, members: []}", "opt_outs: {file: out.txt}")
         (tmp_path / "mine.yaml").write_text(text.replace("policy: heritage_public", "policy: mine"), "utf-8")
-        read = []
-        for members in ("m1\n", "m2\n"):
-            (tmp_path / "out.txt").write_text(members, "utf-8")
-            read.append(load_policy(tmp_path / "mine.yaml"))
-        assert [policy.opt_outs.all_members for policy in read] == [("m1",), ("m2",)]
-        assert read[0].reading != read[1].reading and not loading._WITHOUT_FILES
+        (tmp_path / "out.txt").write_text("m1\n", "utf-8")
+        return tmp_path / "mine.yaml"
+
+    def test_a_changed_file_that_the_policy_names_counts_though_its_text_size_and_time_are_the_same(self, mine):
+        first, out = load_policy(mine), mine.parent / "out.txt"
+        times = out.stat()
+        out.write_text("m2\n", "utf-8")
+        os.utime(out, ns=(times.st_atime_ns, times.st_mtime_ns))
+        second = load_policy(mine)
+        assert [policy.opt_outs.all_members for policy in (first, second)] == [("m1",), ("m2",)]
+        assert first.reading != second.reading
+        out.unlink()
+        with pytest.raises(PolicyError, match=r"out\.txt"):
+            load_policy(mine)
+
+    def test_one_text_with_the_same_files_is_validated_once(self, mine, monkeypatch):
+        first = load_policy(mine)
+        monkeypatch.setattr(loading, "_judged", lambda *args: pytest.fail("it was validated again"))
+        assert load_policy(mine) is first is policy_called("mine", mine.parent)
 
     def test_who_opts_out_of_all_releases_of_a_home_is_in_policies_read_before(self, ours):
         assert policies_in(ours.parent)["ours"].opt_outs.withdrawn == ()
@@ -518,7 +533,7 @@ class TestPoliciesThatAreKept:
         files = [self.written(tmp_path / f"policy_{power}.yaml", power) for power in (1, 2, 3)]
         for _ in range(2):
             assert [load_policy(file).adversary.power for file in files] == [1, 2, 3]
-            assert len(loading._WITHOUT_FILES) <= 2
+            assert len(loading._READ) <= 2
 
 
 class TestWithSections:

@@ -7,9 +7,8 @@ import functools
 import itertools
 
 import numpy as np
+import scipy
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse.csgraph import dijkstra
 
 _MULTIPLES = range(1, 5)
 _NOT_WHOLE = 1e-6
@@ -87,10 +86,10 @@ class Circuits:
         price = np.where(columns == cell, 0.0, costs[columns])
         least = np.where(columns == cell, 1.0, 0.0)
         most = np.where(columns == cell, [[1.0], [0.0]], np.inf)
-        solved = milp(
+        solved = scipy.optimize.milp(
             np.tile(price, 2),
-            constraints=LinearConstraint(sparse.hstack([part, -part], format="csc"), 0, 0),
-            bounds=Bounds(np.concatenate([least, np.zeros(len(columns))]), most.ravel()),
+            constraints=scipy.optimize.LinearConstraint(sparse.hstack([part, -part], format="csc"), 0, 0),
+            bounds=scipy.optimize.Bounds(np.concatenate([least, np.zeros(len(columns))]), most.ravel()),
         )
         if solved.x is None:
             return None
@@ -136,7 +135,7 @@ class _Graph:
         # Of cells in the same two sums, the cheapest serves. What costs infinitely much is never on a path.
         self._links.data = np.minimum.reduceat(ordered, self._starts)[self._places]
         begin, end = self._nodes[cell]
-        before = np.asarray(dijkstra(self._links, indices=begin, return_predecessors=True)[1])
+        before = np.asarray(scipy.sparse.csgraph.dijkstra(self._links, indices=begin, return_predecessors=True)[1])
         nodes = [int(end)]
         while nodes[-1] != begin:
             if before[nodes[-1]] < 0:

@@ -28,7 +28,6 @@ from math import floor
 import numpy as np
 import scipy
 from scipy import sparse, special
-from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.noise import KeyedNumbers, Mechanism, discrete_gaussian, noise_distribution
@@ -104,7 +103,7 @@ def _rounded_mean(draws: Mapping[float, int]) -> float:
         sums = _sum_of_draws(noise_distribution(sd), repeats)
         reach = len(sums) // 2
         at = np.rint(np.arange(-reach, reach + 1) / (sd**2 * total) / _GRID).astype(np.int64)
-        mean = scipy.signal.fftconvolve(mean, np.bincount(at - at[0], sums))
+        mean = _convolved(mean, np.bincount(at - at[0], sums))
     # A point of each group is off by half a step at most: whatever may be inside counts.
     middle = (len(mean) - 1) // 2
     inside = int(np.floor(0.5 / _GRID + len(draws) / 2))
@@ -115,8 +114,15 @@ def _sum_of_draws(one: np.ndarray, repeats: int) -> np.ndarray:
     """Probabilities of the sum of so many draws, symmetric around 0, given those of one."""
     total = np.ones(1)
     for _ in range(repeats):
-        total = scipy.signal.fftconvolve(total, one) if len(total) > 500 else np.convolve(total, one)
+        total = _convolved(total, one) if len(total) > 500 else np.convolve(total, one)
     return total
+
+
+def _convolved(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """What `scipy.signal.fftconvolve` returns, to the last bit; to import that module takes longer than small tables."""
+    length = len(one) + len(other) - 1
+    size = scipy.fft.next_fast_len(length, real=True)
+    return np.asarray(scipy.fft.irfft(scipy.fft.rfft(one, size) * scipy.fft.rfft(other, size), size)[:length])
 
 
 CHANCE_AT_MOST = 0.5
@@ -265,7 +271,7 @@ def _components(matrix: sparse.csr_array) -> list[tuple[np.ndarray, np.ndarray]]
     links = matrix.tocoo()
     sums, cells = links.shape
     graph = sparse.coo_array((np.ones(links.nnz), (links.row, links.col + sums)), shape=(sums + cells, sums + cells))
-    label = connected_components(graph, directed=False)[1]
+    label = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     return [(np.flatnonzero(label[sums:] == one), np.flatnonzero(label[:sums] == one)) for one in np.unique(label[:sums])]
 
 

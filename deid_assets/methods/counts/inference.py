@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from deid_assets.methods.counts.programs import Component, ContradictionError, Watch
 
@@ -154,7 +154,7 @@ def components(matrix: sparse.csr_array, unknown: np.ndarray) -> list[tuple[np.n
     links = matrix[:, np.flatnonzero(unknown)].tocoo()
     sums, unknowns = links.shape
     graph = sparse.coo_array((np.ones(len(links.row)), (links.row, links.col + sums)), shape=(sums + unknowns, sums + unknowns))
-    number, label = connected_components(graph, directed=False)
+    number, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
     size, edges = np.bincount(label, minlength=number), np.bincount(label[links.row], minlength=number)
     positions = np.flatnonzero(unknown)
     order = np.argsort(label, kind="stable")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit_tables
@@ -207,7 +207,7 @@ def _groups(whole: Component, matrix: sparse.csr_array) -> list[tuple[np.ndarray
     sums, cells = links.shape
     entries = links.tocoo()
     graph = sparse.coo_array((np.ones(entries.nnz), (entries.row, entries.col + sums)), shape=(sums + cells, sums + cells))
-    labels = connected_components(graph, directed=False)[1][sums:]
+    labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][sums:]
     found = []
     for label in np.unique(labels[whole.is_small & (np.diff(links.indptr) > 0)]):
         inside = np.flatnonzero(labels == label)

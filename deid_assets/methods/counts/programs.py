@@ -3,6 +3,8 @@
 A solver computes in floating point, so its word is not taken: every reported value is that of a solution, which is rounded
 and put into the sums exactly. A range is therefore never reported wider than it is. A program that does not finish only
 leaves a range narrower than it is, and unproven.
+
+Policies know this module, so that the solvers are loaded where a program is solved.
 """
 
 import functools
@@ -11,8 +13,8 @@ from collections.abc import Callable
 from math import inf
 
 import numpy as np
+import scipy
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 
 from deid_assets.errors import CountsError
 
@@ -178,7 +180,7 @@ class Component:
             direction[near == unknown] = 10.0 * sign
             now = self._solution[near]
             lower, upper = self._outer[0][near], self._outer[1][near]
-            found = self._milp(direction, part, part @ now, Bounds(lower, upper))
+            found = self._milp(direction, part, part @ now, scipy.optimize.Bounds(lower, upper))
             if found is not None and found.x is not None:
                 moved = self._solution.copy()
                 moved[near] = np.round(found.x)
@@ -207,7 +209,7 @@ class Component:
 
     def _solve(self, direction: np.ndarray, whole: bool = True, presolve: bool = True) -> float:
         """Take in the solution that is least in a direction; return a bound that no solution falls below, maybe none."""
-        found = self._milp(direction, self._matrix, self._target, Bounds(*self._outer), whole, presolve)
+        found = self._milp(direction, self._matrix, self._target, scipy.optimize.Bounds(*self._outer), whole, presolve)
         if found is None:
             return -inf
         if found.status == _INFEASIBLE:
@@ -222,16 +224,16 @@ class Component:
         direction: np.ndarray,
         matrix: sparse.csr_array,
         target: np.ndarray,
-        bounds: Bounds,
+        bounds: "scipy.optimize.Bounds",
         whole: bool = True,
         presolve: bool = True,
-    ) -> OptimizeResult | None:
+    ) -> "scipy.optimize.OptimizeResult | None":
         left = self._watch.left
         if not left:
             return None
-        return milp(
+        return scipy.optimize.milp(
             direction,
-            constraints=LinearConstraint(matrix, target, target),
+            constraints=scipy.optimize.LinearConstraint(matrix, target, target),
             bounds=bounds,
             integrality=np.full(len(direction), int(whole)),
             # HiGHS's own default is that time is infinite.

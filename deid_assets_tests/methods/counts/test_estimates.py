@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import signal, special
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.estimates import chance_of_exact_average, chances_of_repeated_cells, estimate_audit
+from deid_assets.methods.counts.estimates import (
+    _convolved,
+    chance_of_exact_average,
+    chances_of_repeated_cells,
+    estimate_audit,
+)
 from deid_assets.methods.counts.protected_counts import noise_probability
 from deid_assets.methods.counts.tables import CellName, CountTables
 from deid_assets_tests.methods.counts.made_tables import group, two_way
@@ -95,3 +100,10 @@ def test_draws_of_all_widths_and_all_sums_are_combined():
     exact = chances_of_repeated_cells(tables.cells, tables.sums, [[0.0], [SD], []])
     assert exact[0] == 1 and exact[1:] == pytest.approx(special.erf(0.5 / np.sqrt(2) / SD), abs=2e-3)
     assert chances_of_repeated_cells(tables.cells[:1], (), [[]]).tolist() == [0.0]
+
+
+def test_distributions_are_added_to_the_last_bit_as_scipy_does():
+    rng = np.random.default_rng(1)
+    for size, other in rng.integers(2, 4_000, (200, 2)):
+        one, two = rng.random(size), rng.random(other)
+        assert np.array_equal(_convolved(one, two), signal.fftconvolve(one, two))
