@@ -31,7 +31,7 @@ from deid_assets.methods.flat.classes import FlatTable
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.column_costs import Axis, Risk, column_costs, parts
 from deid_assets.methods.lattice.predictive_tagging import Node
-from deid_assets.methods.population.longitudinal_data import Domain, Histories, generalization_at
+from deid_assets.methods.population.longitudinal_data import generalization_at
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -40,9 +40,9 @@ from deid_assets.store.tables import Table
 DRAWS = 65_536
 """Draws of each measurement of a longitudinal policy. Half a thousandth is the standard error of a share of .017."""
 
-DRAWS_OF_VALUES = 1_048_576
-"""Draws that are told apart by value. About the people with a value whom one of a hundred is drawn from, a thousandth is the
-standard error of a share of .01."""
+DRAWS_OF_VALUES = 262_144
+"""Draws that are told apart by value. For a value that one of a hundred people has, two thousandths are the standard error of a
+share of .01."""
 
 OF_CLAIMS = (*POPULATION, "chosen_generalization")
 OF_RECORDS = ("records", "record_domains", "record_generalization")
@@ -205,14 +205,19 @@ def shares_by_value(
     of_people = zip(policy.member_columns, data.demographic_domains, chosen.demographics, data.demographics.T, strict=True)
     of_events = zip(policy.claim_names, data.history_domains, chosen.histories, data.held, strict=True)
     columns = [(column, (np.arange(data.members), domain.levels[level][codes])) for column, domain, level, codes in of_people]
-    columns += [(column, _members_of_values(held, domain, level)) for column, domain, level, held in of_events]
+    columns += [
+        (column, (np.repeat(np.arange(data.members), held.counts), domain.levels[level][held.codes]))
+        for column, domain, level, held in of_events
+    ]
     flags = computation.flagged_targets(node, stream_key, DRAWS_OF_VALUES)
     frame, found = domains.frame(), []
     for place, (column, (members, codes)) in enumerate(columns):
         own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == levels[column])]
+        order = np.argsort(codes, kind="stable")
+        members, codes = members[order], codes[order]
         for code, label in sorted(set(zip(own["level_code"], own["label"].fillna("blank"), strict=True))):
             have = np.zeros(data.members, dtype=bool)
-            have[members[codes == code]] = True
+            have[members[slice(*np.searchsorted(codes, (code, code + 1)))]] = True
             people, about = int(have.sum()), have[data.targets]
             drawn, flagged = flags.drawn[about].sum(), flags.flagged[about].sum()
             if min(people, about.sum()) >= smallest_safe_class(policy) and drawn:
@@ -221,13 +226,6 @@ def shares_by_value(
                 found.append((place, first, policy.quasi_identifier(column).release_as, label, flagged / drawn, part))
     values = pd.DataFrame(found, columns=["place", "first", "column", "value", "share", "part"])
     return values.sort_values(["place", "first"], kind="stable", ignore_index=True).drop(columns=["place", "first"])
-
-
-def _members_of_values(held: Histories, domain: Domain, level: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the members and codes of all values at a level that members have, each once; two arrays of one length."""
-    codes, members = domain.levels[level][held.codes].astype(np.int64), len(held)
-    pairs = np.unique(codes * members + np.repeat(np.arange(members), held.counts))
-    return pairs % members, pairs // members
 
 
 def costs_of_records(policy: FlatPolicy, tables: Mapping[str, Table]) -> Costs:
