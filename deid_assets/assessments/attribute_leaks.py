@@ -443,7 +443,7 @@ def _worst_table(
         if listed := policy.columns_of_file(table, names):
             row = _by_value(rows_of(staged, table), rows_of(held, table), listed, expressions, policy.safe_class_size)
             found.append((int(row["singled_claims"]), int(row["claims"])))
-    return max(found, key=lambda one: one[0] / max(one[1], 1))
+    return max(found, key=lambda one: (one[0] / max(one[1], 1), one[1]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deid_assets.assessments import attribute_leaks
 from deid_assets.assessments.attribute_leaks import (
     PublishedAttributes,
     Remedy,
@@ -17,6 +18,7 @@ from deid_assets.assessments.evidence import Measurement
 from deid_assets.methods.disclosure.attribute_leaks import EncodedColumn, Withheld, column_of
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.methods.small_tables import small_store
+from deid_assets_tests.policy.policy_texts import example_policy
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
@@ -122,3 +124,16 @@ def test_what_a_column_tells_alone_is_the_most_that_it_tells_in_any_table():
     for tables in ([tells, does_not], [does_not, tells]):
         told, _ = told_in_tables(tables, 5)
         assert told["First"][0].fall == 1 and told["Second"][0].fall == 0
+
+
+@pytest.mark.parametrize(("singled", "worst"), [((0, 0), (0, 900)), ((1, 0), (1, 40)), ((0, 9), (9, 900))])
+def test_claims_singled_out_are_those_of_the_worst_table_and_of_the_largest_if_there_are_none(monkeypatch, singled, worst):
+    """Where no claim is singled out, it is none of many, not none of none."""
+    policy, numbers = example_policy(), {"claims": (singled[0], 40), "fills": (singled[1], 900)}
+    monkeypatch.setattr(type(policy), "event_tables", (*numbers,))
+    monkeypatch.setattr(type(policy), "columns_of_file", lambda _, table, names: names)
+    monkeypatch.setattr(attribute_leaks, "rows_of", lambda table, name: name)
+    monkeypatch.setattr(
+        attribute_leaks, "_by_value", lambda table, *_: dict(zip(("singled_claims", "claims"), numbers[table], strict=True))
+    )
+    assert attribute_leaks._worst_table(policy, None, None, ["DaysOfSupply"], {}) == worst
