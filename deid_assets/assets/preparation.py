@@ -39,7 +39,7 @@ from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGN
 from deid_assets.release.keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace
 from deid_assets.store.events import is_of, number_of, rows_of
-from deid_assets.store.tables import Query, Table, scratch_table
+from deid_assets.store.tables import Query, Table, scratch_table, write_view
 from deid_assets.wording import how_many
 
 
@@ -239,25 +239,24 @@ def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_cla
     ],
     version="2",
 )  # fmt: skip
-def truncated_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> Query:
+def truncated_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> str:
     """Claims after the long tail is cut, and after numbers of events that too few members share are reduced."""
-    policy = step.policy
-    left = cut_long_tail(step, rows_of(grouped_claims), claim_support_scores)
-    others = []
-    for table in policy.event_tables[1:]:
-        cut = cut_long_tail(step, rows_of(grouped_claims, table), claim_support_scores, f"{table}_")
-        others.append(scratch_table(grouped_claims, f"{table}_of_long_tail", cut))
-    left = Query(" UNION ALL ".join((left.sql, *(f"SELECT * FROM {other.sql}" for other in others))), left.parameters)
-    if policy.number_of_claims is None:
-        return left
-    return _kept_in_bins(step, members, grouped_claims, claim_support_scores, left)
+    cuts = []
+    for number, table in enumerate(step.policy.event_tables):
+        cut = cut_of_long_tail(step, rows_of(grouped_claims, table), claim_support_scores, f"{table}_" if number else "")
+        cuts.append(scratch_table(grouped_claims, f"{table}_cut_of_long_tail", cut))
+    if step.policy.number_of_claims is not None:
+        cuts += _cut_for_bins(step, members, grouped_claims, claim_support_scores, cuts)
+    return truncation.without(grouped_claims, cuts)
 
 
-def _kept_in_bins(step: Step[Policy], members: Table, grouped_claims: Table, scores: Table, left: Query) -> Query:
-    """SELECT what stays after the numbers that the policy lists are made safe, of what is left of the long tail."""
+def _cut_for_bins(
+    step: Step[Policy], members: Table, grouped_claims: Table, scores: Table, cuts: Sequence[Table]
+) -> list[Table]:
+    """The claim_id of what is cut for each number that the policy lists, beside what the long tail has lost."""
     policy, section, secret = step.policy, step.policy.number_of_claims_section, step.secret
-    of_tail = scratch_table(grouped_claims, "claims_of_long_tail", left)
-    bins = safe_bins(policy, members, grouped_claims, of_tail, secret.derive("number of claims", *step.names)[:16])
+    left = write_view(Table(grouped_claims.file, "scratch", "claims_left"), truncation.without(grouped_claims, cuts))
+    bins = safe_bins(policy, members, grouped_claims, left, secret.derive("number of claims", *step.names)[:16])
     step.tell(
         {
             "number_of_claims_width": section.width,
@@ -266,11 +265,13 @@ def _kept_in_bins(step: Step[Policy], members: Table, grouped_claims: Table, sco
         }
     )
     order = truncation.CutOrder(section.per, secret.derive("truncation ties", *step.names), first_cut_of(policy.long_tail))
-    for number, (one, kept) in enumerate(bins.kept.items()):
-        of_tail = of_tail if number == 0 else scratch_table(grouped_claims, f"claims_kept_in_{number}_tables", left)
+    found = []
+    for one, kept in bins.kept.items():
         plan = scratch_table(grouped_claims, f"{number_of(one)}_kept_in_bins", kept)
-        left = truncation.keep_claims(of_tail, scores, plan, order, is_of(of_tail, one))
-    return left
+        # No row counts in two numbers, so that no cut depends on another one.
+        cut = truncation.cut_to_kept(left, scores, plan, order, is_of(left, one))
+        found.append(scratch_table(grouped_claims, f"{number_of(one)}_cut_for_bins", cut))
+    return found
 
 
 @stage_asset(
@@ -291,8 +292,8 @@ def member_profiles(
     )
 
 
-def cut_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = "") -> Query:
-    """SELECT the claims to keep, or the rows of another table of events; the metadata compares the three methods.
+def cut_of_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = "") -> Query:
+    """SELECT the claim_id of the claims to cut, or of rows of another table of events; the metadata compares the three methods.
 
     Parameters
     ----------
@@ -310,7 +311,7 @@ def cut_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = 
         cap = truncation.claims_cap(claims, tail.percentile, tail.unit)
         before, after = truncation.claims_histogram(claims), truncation.claims_histogram(claims, (cap, tail.unit))
         step.tell(_described(tail, before, after, cap, told))
-        return truncation.truncate_claims(claims, scores, cap, order)
+        return truncation.cut_to_cap(claims, scores, cap, order)
     seed = step.secret.derive("truncation to bins", *step.names)[:16]
     units = truncation.claims_of_units(claims, tail.unit)
     counts = np.asarray(units["claims"], dtype=np.int64)
@@ -318,7 +319,7 @@ def cut_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = 
     step.tell(_compared(tail, methods_compared(tail, claims, units, kept, bins, seed), bins, told))
     step.tell(_described(tail, members_by_claims(units, counts), members_by_claims(units, kept), None, told))
     plan = scratch_table(claims, f"{told}claims_kept", units_that_lose_claims(units, counts, kept))
-    return truncation.keep_claims(claims, scores, plan, order)
+    return truncation.cut_to_kept(claims, scores, plan, order)
 
 
 def _compared(tail: LongTail, compared: pd.DataFrame, bins: ClaimNumberBins, told: str) -> dict[str, object]:

@@ -24,18 +24,19 @@ from deid_assets.assessments.number_of_claims import (
     number_of_events_risk,
     numbers_measured,
 )
-from deid_assets.assets.preparation import _kept_in_bins
+from deid_assets.assets.preparation import _cut_for_bins
 from deid_assets.errors import PolicyError
 from deid_assets.methods.attacks.attack_sensitivity import Trials, cell_of, claim_bins
 from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.methods.long_tail import number_of_claims as cut
+from deid_assets.methods.long_tail.truncation import without
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords
 from deid_assets.policy.changes import changed_sections
 from deid_assets.policy.loading import policy_from, with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.release.keys import Secret
 from deid_assets.store.events import ALL_EVENTS
-from deid_assets.store.tables import Query, Table
+from deid_assets.store.tables import Table
 from deid_assets_tests import examples
 from deid_assets_tests.assessments.planted_layouts import Canaries
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
@@ -108,7 +109,7 @@ def cut_by_product(store: SmallStore, policy: Policy, drawn: list[Person]) -> li
         "scores", "claim_id VARCHAR, score DOUBLE", [(row[0], place % 7 / 7) for place, row in enumerate(rows)]
     )
     step = SimpleNamespace(policy=policy, secret=Secret(bytes(range(32)), "environment"), names=("p", "d"), tell=lambda _: None)
-    return store.rows(_kept_in_bins(step, members, grouped, scores, Query(f"SELECT * FROM {grouped.sql}")))
+    return store.rows(without(grouped, _cut_for_bins(step, members, grouped, scores, [])))
 
 
 @pytest.mark.parametrize(("of", "per"), NUMBERS, ids=NAMES)

@@ -105,7 +105,7 @@ def members_by_claims(units: Units, counts: np.ndarray) -> np.ndarray:
 
 
 def units_that_lose_claims(units: Units, counts: np.ndarray, kept: np.ndarray) -> pd.DataFrame:
-    """Return the units that lose claims, with `kept`, the number of claims that stay: the input of `keep_claims`."""
+    """Return the units that lose claims, with `kept`, the number of claims that stay: the input of `cut_to_kept`."""
     cut = kept < counts
     columns = {name: np.asarray(values)[cut] for name, values in units.items() if name != "claims"}
     return pd.DataFrame(columns | {"kept": kept[cut]}).astype({"member_id": "str"})

@@ -198,28 +198,25 @@ class CutOrder:
         """The columns of a unit, separated by commas."""
         return _UNIT_COLUMNS[self.unit]
 
-    def without_cut(self, claims: Table, scores: Table, of_long: str, most: str) -> Query:
-        """SELECT the claims but those beyond the first so many of their unit, among the claims of long units."""
+    def cut(self, scores: Table, of_long: str, most: str) -> Query:
+        """SELECT the claim_id of the claims beyond the first so many of their unit, among the claims of long units."""
         best_first = "score" if self.first_cut == "highest" else "score DESC"
         return Query(
             f"""
-            WITH of_long AS ({of_long}),
-            cut AS (
-                SELECT claim_id FROM of_long JOIN {scores.sql} USING (claim_id)
-                QUALIFY row_number() OVER (
-                    PARTITION BY {self.columns} ORDER BY {best_first}, sha256($1 || claim_id), claim_id) > {most})
-            SELECT c.* FROM {claims.sql} c ANTI JOIN cut ON c.claim_id = cut.claim_id""",
+            SELECT claim_id FROM ({of_long}) JOIN {scores.sql} USING (claim_id)
+            QUALIFY row_number() OVER (
+                PARTITION BY {self.columns} ORDER BY {best_first}, sha256($1 || claim_id), claim_id) > {most}""",
             (self.key.hex(),),
         )
 
 
-def keep_claims(claims: Table, scores: Table, kept: Table, order: CutOrder, counted: str = "true") -> Query:
-    """SELECT the claims that stay if a table says how many each unit keeps; units that it does not list keep all.
+def cut_to_kept(claims: Table, scores: Table, kept: Table, order: CutOrder, counted: str = "true") -> Query:
+    """SELECT the claim_id of the claims to cut if a table says how many each unit keeps; units that it does not list keep all.
 
     Parameters
     ----------
     claims, scores
-        As in `truncate_claims`.
+        As in `cut_to_cap`.
     kept
         The unit's columns (unique) and kept, the number of claims that stay, at least 0.
     counted
@@ -227,19 +224,18 @@ def keep_claims(claims: Table, scores: Table, kept: Table, order: CutOrder, coun
     """
     unit = order.columns
     of_long = f"SELECT claim_id, {unit}, kept FROM {claims.sql} JOIN {kept.sql} USING ({unit}) WHERE {counted}"
-    return order.without_cut(claims, scores, of_long, "kept")
+    return order.cut(scores, of_long, "kept")
 
 
-def truncate_claims(claims: Table, scores: Table, cap: int, order: CutOrder) -> Query:
-    """SELECT the claims that stay: all claims of members within the cap, and the `cap` best supported claims of the others.
+def cut_to_cap(claims: Table, scores: Table, cap: int, order: CutOrder) -> Query:
+    """SELECT the claim_id of the claims to cut: all but the `cap` best supported claims of members above the cap.
 
-    Only the claims of members above the cap are ranked; the others pass an anti-join, which is faster than a window over all
-    claims.
+    Only the claims of members above the cap are ranked, which is faster than a window over all claims.
 
     Parameters
     ----------
     claims
-        claim_id (unique), member_id, year and any other columns; all columns are selected.
+        claim_id (unique), member_id, year.
     scores
         claim_id and score, as `claim_support_scores` selects them.
     cap
@@ -247,8 +243,23 @@ def truncate_claims(claims: Table, scores: Table, cap: int, order: CutOrder) -> 
     """
     unit = order.columns
     long = f"SELECT {unit} FROM {claims.sql} GROUP BY {unit} HAVING count(*) > {int(cap)}"
-    of_long = f"SELECT claim_id, {unit} FROM {claims.sql} SEMI JOIN ({long}) USING ({unit})"
-    return order.without_cut(claims, scores, of_long, str(int(cap)))
+    return order.cut(scores, f"SELECT claim_id, {unit} FROM {claims.sql} SEMI JOIN ({long}) USING ({unit})", str(int(cap)))
+
+
+def without(claims: Table, cuts: Sequence[Table]) -> str:
+    """SELECT the claims that stay, with all their columns.
+
+    Cuts are lists of claims until this, so that one after the other makes no copy of the claims.
+
+    Parameters
+    ----------
+    claims
+        claim_id (unique) and any other columns.
+    cuts
+        Tables of claim_id, such as of what `cut_to_cap` and `cut_to_kept` select.
+    """
+    cut = " UNION ALL ".join(f"SELECT claim_id FROM {table.sql}" for table in cuts)
+    return f"SELECT c.* FROM {claims.sql} c" + (f" ANTI JOIN ({cut}) AS cut ON c.claim_id = cut.claim_id" if cut else "")
 
 
 def claims_truncated(members: Table, claims: Table, kept: Table) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.long_tail.truncation import CutOrder, claim_balanced_scores, claims_of_units, keep_claims
+from deid_assets.methods.long_tail.truncation import CutOrder, claim_balanced_scores, claims_of_units, cut_to_kept, without
 from deid_assets_tests import examples
 from deid_assets_tests.methods.long_tail.test_truncation import COLUMNS, KEY, claims_of_members, rows_of
 from deid_assets_tests.methods.small_tables import small_store
@@ -71,7 +71,8 @@ def test_each_listed_unit_keeps_its_number_and_the_lowest_scores_go_first(drawn,
         listed = {key: min(kept, n) for *key, n in zip(*units.values(), strict=True) for key in [tuple(key)] if n > 2}
         names = "member_id VARCHAR, kept BIGINT" if unit == "member" else "member_id VARCHAR, year INTEGER, kept BIGINT"
         plan = store.table("plan", names, [(*map(str, key[:1]), *map(int, key[1:]), int(n)) for key, n in listed.items()])
-        left = {row[0] for row in store.rows(keep_claims(claims, scores, plan, CutOrder(unit, KEY, "lowest")))}
+        cut = store.write("cut", cut_to_kept(claims, scores, plan, CutOrder(unit, KEY, "lowest")))
+        left = {row[0] for row in store.rows(without(claims, [cut]))}
     of_unit = defaultdict(list)
     for row in rows:
         of_unit[row[1:2] if unit == "member" else row[1:3]].append(row[0])

@@ -86,7 +86,8 @@ def test_members_keep_their_best_supported_claims(drawn, cap, unit):
     with small_store() as store:
         claims = store.table("claims", COLUMNS, rows)
         scores = store.write("scores", truncation.claim_support_scores_query(claims, ["a", "b"]))
-        kept = store.write("kept", truncation.truncate_claims(claims, scores, cap, truncation.CutOrder(unit, KEY)))
+        cut = store.write("cut", truncation.cut_to_cap(claims, scores, cap, truncation.CutOrder(unit, KEY)))
+        kept = store.write("kept", truncation.without(claims, [cut]))
         kept_rows = store.rows(f"SELECT * FROM {kept.sql}")
         members = store.write("members", f"SELECT DISTINCT member_id FROM {claims.sql}")
         flags = dict(store.rows(truncation.claims_truncated(members, claims, kept)))
@@ -107,7 +108,8 @@ def tied(order: list[int], key: bytes, store) -> set[str]:
     rows = [(f"c{i}", "m", 1, "x", 1) for i in order]
     claims = store.table("claims", COLUMNS, rows)
     scores = store.write("scores", truncation.claim_support_scores_query(claims, ["a"]))
-    return {row[0] for row in store.rows(truncation.truncate_claims(claims, scores, 5, truncation.CutOrder("member", key)))}
+    cut = store.write("cut", truncation.cut_to_cap(claims, scores, 5, truncation.CutOrder("member", key)))
+    return {row[0] for row in store.rows(truncation.without(claims, [cut]))}
 
 
 def test_ties_depend_on_the_key_and_not_on_the_order_of_the_file(store):
@@ -120,7 +122,7 @@ def test_ties_depend_on_the_key_and_not_on_the_order_of_the_file(store):
 
 def test_the_key_is_bound_and_never_in_the_text(store):
     claims = store.table("claims", COLUMNS, [])
-    query = truncation.truncate_claims(claims, claims, 5, truncation.CutOrder("member", KEY))
+    query = truncation.cut_to_cap(claims, claims, 5, truncation.CutOrder("member", KEY))
     assert KEY.hex() not in query.sql and KEY.decode() not in query.sql
     assert query.parameters == (KEY.hex(),)
 
@@ -136,3 +138,13 @@ def test_a_name_that_is_no_identifier_is_refused(store):
     claims = store.table("claims", COLUMNS, [])
     with pytest.raises(StoreError):
         truncation.claim_support_scores_query(claims, ["a; DROP TABLE x"])
+
+
+def test_claims_that_several_cuts_list_are_left_out_and_no_others(store):
+    rows = [(f"c{i}", "m0", 1, "x", i) for i in range(5)]
+    claims = store.table("claims", COLUMNS, rows)
+    first = store.table("first", "claim_id VARCHAR", [("c1",), ("c2",)])
+    second = store.table("second", "claim_id VARCHAR", [("c2",), ("c4",)])
+    assert store.rows(truncation.without(claims, [])) == rows
+    assert sorted(store.rows(truncation.without(claims, [first]))) == [rows[0], rows[3], rows[4]]
+    assert sorted(store.rows(truncation.without(claims, [first, second]))) == [rows[0], rows[3]]
