@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import dagster as dg
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
@@ -106,7 +107,7 @@ def job_name(policy: str) -> str:
 
 
 Kind = TypeVar("Kind", bound=ReleasePolicy)
-Content: TypeAlias = str | Query | pd.DataFrame | Table
+Content: TypeAlias = str | Query | pd.DataFrame | pa.RecordBatchReader | Table
 
 
 def policy_name(key: dg.AssetKey) -> str:

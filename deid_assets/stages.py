@@ -37,6 +37,7 @@ STAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "generalization": {
         "longitudinal": (
             "value_domains",
+            "coded_histories",
             "reachable_risk",
             "generalization_lattice",
             "lattice_diagnosis",

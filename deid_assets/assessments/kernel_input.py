@@ -31,13 +31,19 @@ CANDIDATE = ("release_members", "release_claims", "release_days_in_hospital")
 POPULATION = ("member_profiles", "known", "held", "value_domains", "adversary_power")
 """The assets on whose tables risk is measured."""
 
+CODED = "coded_histories"
+"""The asset of the values of all claims as numbers (`rows_of_histories`). The gate does not read it."""
+
+CODED_POPULATION = (*POPULATION, CODED)
+"""The assets that the search and the assessments read instead."""
+
 
 @dataclass(frozen=True)
 class PopulationTables:
     """The tables of the restricted store on which risk is measured.
 
     `known` are the claims before the long tail is cut, which an adversary may know about. `held` are those after, which
-    can be matched.
+    can be matched. `histories` are the values of both as numbers; None: they are made of the claims whenever they are read.
     """
 
     profiles: Table
@@ -45,11 +51,17 @@ class PopulationTables:
     held: Table
     domains: Table
     power: Table
+    histories: Table | None = None
 
     @classmethod
     def of(cls, tables: Mapping[str, Table]) -> "PopulationTables":
-        """Choose them from tables of the store, by the names of their assets."""
+        """Choose them from tables of the store, by the names of their assets; values are read from the claims."""
         return cls(*(tables[name] for name in POPULATION))
+
+    @classmethod
+    def coded(cls, tables: Mapping[str, Table]) -> "PopulationTables":
+        """Choose them likewise; values are read as the numbers that `coded_histories` has."""
+        return cls(*(tables[name] for name in CODED_POPULATION))
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,20 @@ def lattice_dimensions(policy: Policy) -> tuple[Dimension, ...]:
     )
 
 
+def histories_of_claims(policy: Policy, profiles: Table, known: Table, held: Table, domains: Table) -> pa.RecordBatchReader:
+    """The rows of `coded_histories`: values of claims that are known of released members, and held of all, as numbers.
+
+    Parameters
+    ----------
+    profiles, known, held, domains
+        As in `PopulationTables`.
+    """
+    claims, targets = tuple(policy.claim_names), encoding.released_members(profiles)
+    of_targets = encoding.histories(known, profiles, domains, claims, len(targets), released_only=True)
+    of_members = encoding.histories(held, profiles, domains, claims, profiles.count())
+    return encoding.rows_of_histories(claims, of_targets, of_members, targets)
+
+
 def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
     """The population, its released members, and what an adversary may know about them.
 
@@ -151,10 +177,14 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
     members, claims = policy.member_columns, tuple(policy.claim_names)
     demographics = encoding.demographic_codes(tables.profiles, tables.domains, members)
     targets = encoding.released_members(tables.profiles)
-    known = encoding.histories(tables.known, tables.profiles, tables.domains, claims, len(targets), released_only=True)
     released_only = not policy.counts_population
-    population = len(targets) if released_only else len(demographics)
-    held = encoding.histories(tables.held, tables.profiles, tables.domains, claims, population, released_only)
+    population = targets if released_only else np.arange(len(demographics))
+    if tables.histories is None:
+        known = encoding.histories(tables.known, tables.profiles, tables.domains, claims, len(targets), released_only=True)
+        held = encoding.histories(tables.held, tables.profiles, tables.domains, claims, len(population), released_only)
+    else:
+        known = encoding.coded_histories(tables.histories, claims, False, targets)
+        held = encoding.coded_histories(tables.histories, claims, True, population)
     return LongitudinalData(
         demographics[targets] if released_only else demographics,
         encoding.domains_of(tables.domains, members),

@@ -44,7 +44,7 @@ def assess(work: Work[Policy]) -> Assessed:
     node = kernel_input.chosen_node(policy, chosen)
     tried = work.history.try_at(kernel_input.chosen_levels(policy, chosen))
     key, draws = work.stream_key("assessment", tried.number), policy.risk.gate.draws
-    computation = kernel_input.node_computation(policy, kernel_input.PopulationTables.of(tables), node)
+    computation = kernel_input.node_computation(policy, kernel_input.PopulationTables.coded(tables), node)
     keep = kernel_input.kept_targets(profiles, tables["suppressed_members"])
     with search_executor() as executor:
         adversary = kernel_input.adversary_of(policy, profiles).of(keep)
@@ -198,7 +198,7 @@ LONGITUDINAL_RISK = Assessment(
     version="6",
     policy_sections=("risk", "adversary"),
     inputs=(
-        "member_profiles", "known", "held", "value_domains", "adversary_power", "chosen_generalization",
+        *kernel_input.CODED_POPULATION, "chosen_generalization",
         "suppressed_members", *CANDIDATE,
     ),
     measure=assess,

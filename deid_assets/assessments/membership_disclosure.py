@@ -33,7 +33,7 @@ def assess(work: Work[Policy]) -> Assessed:
     canaries = presence_of_canaries(candidate, work.commitment)
     if policy.counts_population and sizes["released_size"].sum() < sizes["population_size"].sum():
         kept = kernel_input.kept_targets(tables["member_profiles"], tables["suppressed_members"])
-        data = kernel_input.encoded_data(policy, kernel_input.PopulationTables.of(tables)).keeping(kept)
+        data = kernel_input.encoded_data(policy, kernel_input.PopulationTables.coded(tables)).keeping(kept)
         dimensions, node = (
             kernel_input.lattice_dimensions(policy),
             kernel_input.chosen_node(policy, tables["chosen_generalization"]),
@@ -140,7 +140,7 @@ MEMBERSHIP_DISCLOSURE = Assessment(
     version="3",
     policy_sections=("membership",),
     inputs=(
-        "member_profiles", "known", "held", "value_domains", "adversary_power", "chosen_generalization",
+        *kernel_input.CODED_POPULATION, "chosen_generalization",
         "suppressed_members", *CANDIDATE,
     ),
     measure=assess,

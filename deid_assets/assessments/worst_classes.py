@@ -55,7 +55,7 @@ def assess(work: Work[Policy]) -> Assessed:
     node = kernel_input.chosen_node(policy, tables["chosen_generalization"])
     tried = work.history.try_at(candidate.levels)
     confidence = confidence_of_try(policy.risk.gate.confidence, tried.number)
-    whole = kernel_input.node_computation(policy, kernel_input.PopulationTables.of(tables), node)
+    whole = kernel_input.node_computation(policy, kernel_input.PopulationTables.coded(tables), node)
     keep = kernel_input.kept_targets(tables["member_profiles"], tables["suppressed_members"])
     limit = policy.risk.worst_class_share_at_most
     with search_executor() as executor:
@@ -308,7 +308,7 @@ WORST_CLASSES = Assessment(
     version="2",
     policy_sections=("risk", "adversary"),
     inputs=(
-        "member_profiles", "known", "held", "value_domains", "adversary_power", "chosen_generalization",
+        *kernel_input.CODED_POPULATION, "chosen_generalization",
         "suppressed_members", "pseudonym_crosswalk", *CANDIDATE,
     ),
     measure=assess,

@@ -9,6 +9,7 @@ from functools import partial
 
 import dagster as dg
 import pandas as pd
+import pyarrow as pa
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
@@ -63,7 +64,7 @@ _SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics
     policy_sections=_SECTIONS,
     version="5",
     kinds=("duckdb", "numpy"),
-    inputs=("eligible_members", "removed_members", *kernel_input.POPULATION),
+    inputs=("eligible_members", "removed_members", *kernel_input.CODED_POPULATION),
 )
 def reachable_risk(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Lowest value that any node can reach, for gates that can be predicted.
@@ -71,7 +72,7 @@ def reachable_risk(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     Where it is above a limit, the search refuses before it begins, unless the run is tagged to go on.
     """
     policy = step.policy
-    population, eligible = kernel_input.PopulationTables.of(tables), tables["eligible_members"]
+    population, eligible = kernel_input.PopulationTables.coded(tables), tables["eligible_members"]
     # Nothing is measured at any other node, so nothing else is indexed.
     computation = kernel_input.node_computation(policy, population, top_node(kernel_input.lattice_dimensions(policy)))
     before = step.workplace.released_before(population.profiles, released_ids(population.profiles))
@@ -110,10 +111,20 @@ def value_domains(step: Step[Policy], members: Table, member_profiles: Table, kn
 
 
 @stage_asset(
+    policy_sections=["quasi_identifiers"], kinds=("duckdb", "numpy"), derived_columns={"code": ["value_domains.level_code"]}
+)
+def coded_histories(
+    step: Step[Policy], member_profiles: Table, known: Table, held: Table, value_domains: Table
+) -> pa.RecordBatchReader:
+    """How many times each member's claims have each value, as numbers: what the search and assessments read of all claims."""
+    return kernel_input.histories_of_claims(step.policy, member_profiles, known, held, value_domains)
+
+
+@stage_asset(
     policy_sections=["dimensions", "risk", "adversary", "detail_at_least", "publish_however_coarse", "releases"],
     version="2",
     kinds=("duckdb", "numpy"),
-    inputs=("reachable_risk", "members", "eligible_claims", *kernel_input.POPULATION),
+    inputs=("reachable_risk", "members", "eligible_claims", *kernel_input.CODED_POPULATION),
 )
 def generalization_lattice(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Every node of the lattice: loss, share at high risk with its interval, and decision with how it was reached.
@@ -123,7 +134,7 @@ def generalization_lattice(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     policy = step.policy
     if GO_ON_TAG not in step.context.run.tags:
         require_reachable(tables["reachable_risk"].frame())
-    population, risk = kernel_input.PopulationTables.of(tables), policy.risk
+    population, risk = kernel_input.PopulationTables.coded(tables), policy.risk
     computation = kernel_input.node_computation(policy, population)
     loss = LatticeLoss(computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised")
     with search_executor() as executor:
@@ -241,13 +252,13 @@ _COMPARED_SECTIONS = ["quasi_identifiers", "hierarchies", "top_coding", "provide
         },
     },
     inputs=(
-        "members", *kernel_input.POPULATION, "generalization_lattice", "eligible_claims", "eligible_members", "removed_members",
-        "pseudonym_crosswalk",
+        "members", *kernel_input.CODED_POPULATION, "generalization_lattice", "eligible_claims", "eligible_members",
+        "removed_members", "pseudonym_crosswalk",
     ),
 )  # fmt: skip
 def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Output[object]]:
     """Try candidates in the order of their loss. Suppress flagged members only where the policy allows it."""
-    policy, population, eligible_members = step.policy, kernel_input.PopulationTables.of(tables), tables["eligible_members"]
+    policy, population, eligible_members = step.policy, kernel_input.PopulationTables.coded(tables), tables["eligible_members"]
     risk, profiles, domains = policy.risk, population.profiles, population.domains
     with guarded(step), search_executor() as executor:
         tries = delivery_tries(step, profiles, domains)

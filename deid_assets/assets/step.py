@@ -7,7 +7,7 @@ of how far the run and its long steps are: few lines, as each is an event.
 import contextlib
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar, cast
@@ -16,19 +16,21 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets import resources
+from deid_assets.assessments.kernel_input import CODED
 from deid_assets.dagster_internals import StepEventStatus
-from deid_assets.errors import REFUSED_MARK, DeidError, RefusedError, ReleaseError
+from deid_assets.errors import REFUSED_MARK, DeidError, RefusedError, ReleaseError, StoreError
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.forecast import LONG, Forecast, announcement, operation
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.release import event_log
 from deid_assets.release.keys import Secret
 from deid_assets.release.public_cells import shapes_of_measurements
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import CLAIMS, RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
-from deid_assets.store.tables import Table, held_open
+from deid_assets.store.tables import Table, fingerprint, held_open
 
 P = TypeVar("P", bound=AnyPolicy, covariant=True)
 
@@ -110,6 +112,32 @@ class Step(Generic[P]):
     def table(self, name: str) -> Table:
         """The handle on the table of an asset of the policy, whether or not it exists."""
         return self.workplace.table(self.sibling(name), self.key)
+
+    def require_as_made(self, name: str, beside: Iterable[dg.AssetKey]) -> None:
+        """Refuse a table that is not the one that its asset wrote, or was made of other tables than the current ones.
+
+        The gate asks this of every table before anything is published. It is asked here of a table that stands for others,
+        because whoever reads it does not read them.
+
+        Parameters
+        ----------
+        name
+            Of the table's asset.
+        beside
+            Keys of tables that are there, among them those that it is made of.
+
+        Raises
+        ------
+        StoreError
+            With what is wrong.
+        """
+        key, secret, policy = self.sibling(name), self.secret, self.policy
+        made_under = {one: resources.made_under(policy, secret, *made_from(policy, one.path[-1])) for one in (key, *beside)}
+        content = fingerprint(self.table(name), resources.content_key(secret))
+        wrong = event_log.stale_inputs(self.instance, made_under, self.key)
+        wrong += event_log.not_as_stated(self.instance, self.key, event_log.TABLE, [(key, content)])
+        if texts := [one.text for one in wrong if one.name == name]:
+            raise StoreError("; ".join(texts))
 
     def tell(self, metadata: Mapping[str, Any]) -> None:
         """Add metadata to the materialization."""
@@ -285,6 +313,8 @@ class StageAsset:
             for key in read_besides:
                 resources.note_own_input(context.op_execution_context.get_step_execution_context(), key, context.partition_key)
             with guarded(step) if one_step else contextlib.nullcontext():
+                if CODED in read:
+                    step.require_as_made(CODED, read.values())
                 return self.function(step, **tables)
 
         def run_or_wait(context: dg.AssetExecutionContext, **tables: object) -> object:

@@ -464,6 +464,7 @@ def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     """The contracts that depend on the policy, by the name of their asset."""
     return {
         "value_domains": _value_domains(policy),
+        "coded_histories": _coded_histories(policy),
         "generalization_lattice": _generalization_lattice(policy),
         "chosen_generalization": _chosen_generalization(policy),
     }
@@ -474,6 +475,20 @@ def _value_domains(policy: Policy) -> DataFrameSchema:
     levels = max(policy.hierarchy_of(name).levels for name in names)
     of = one_of(names, "a quasi-identifier of the policy")
     return domains_contract(text("name of a column that an adversary may know", of), levels)
+
+
+def _coded_histories(policy: Policy) -> DataFrameSchema:
+    # A row for each run of equal values in a sorted history: a member, a quasi-identifier and a code are a key by how it is
+    # made, and more than one row would be read as one.
+    return contract(
+        {
+            "quasi_identifier": _quasi_identifier(tuple(policy.claim_names)),
+            "held": flag("of claims after the long tail is cut, of all members; otherwise before it, of released members"),
+            "member_number": number("position of the member in the order of identifiers, from 0", dtype=dt.int32),
+            "code": column(dt.int32, Role.QUASI_IDENTIFIER, "number of the value at the finest level, from 0", within(0, None)),
+            "times": column(dt.int32, Role.MEASUREMENT, "claims of the member with the value", within(1, None), unit="claims"),
+        }
+    )
 
 
 def _generalization_lattice(policy: Policy) -> DataFrameSchema:

@@ -1,8 +1,13 @@
 """From the policy to the kernel: dimensions, alpha and the class size that is needed."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from deid_assets.assessments import kernel_input
+from deid_assets.assessments.registry import LONGITUDINAL
+from deid_assets.assets import generalization, release
 from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.assets.small_release import random_rows, small_release
@@ -69,11 +74,42 @@ def test_the_population_is_every_delivered_member_and_targets_are_the_released_o
     assert len(data.held) == len(data.known) == 1 and data.demographics.shape[1] == 3
 
 
+OF_AN_EXTRACT = {
+    "risk__class_size": "large_sample", "risk__population_size": 1_000, "sample": {"members": 600},
+    "removal__absence_posterior_at_most": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{}, OF_AN_EXTRACT], ids=["counted", "estimated"])
+def test_the_coded_population_is_that_of_the_claims(store, changes):
+    made, own = small_release(store, *random_rows(2)), policy(**changes)
+    tables = tables_of(made)
+    coded = store.write(
+        "coded", kernel_input.histories_of_claims(own, tables.profiles, tables.known, tables.held, tables.domains)
+    )
+    of_claims, of_codes = (kernel_input.encoded_data(own, one) for one in (tables, replace(tables, histories=coded)))
+    for name in ("demographics", "targets"):
+        assert np.array_equal(getattr(of_codes, name), getattr(of_claims, name))
+    for name in ("known", "held"):
+        for one, other in zip(getattr(of_codes, name), getattr(of_claims, name), strict=True):
+            assert one.codes.dtype == other.codes.dtype and np.array_equal(one.codes, other.codes)
+            assert np.array_equal(one.offsets, other.offsets)
+    # The codes alone are read: without the claims, they are the same.
+    without = {"known": store.write("none", f"SELECT * FROM {tables.known.sql} WHERE false"), "held": tables.profiles}
+    again = kernel_input.encoded_data(own, replace(tables, histories=coded, **without))
+    assert all(np.array_equal(one.codes, other.codes) for one, other in zip(again.held, of_claims.held, strict=True))
+
+
+def test_the_gate_reads_the_claims_and_who_searches_and_measures_reads_the_codes():
+    readers = {one.name for one in LONGITUDINAL if kernel_input.CODED in one.inputs}
+    assert readers == {"longitudinal_risk", "membership_disclosure", "worst_classes"}
+    for step in (generalization.reachable_risk, generalization.generalization_lattice, generalization.generalization_choice):
+        assert kernel_input.CODED in step.inputs
+    assert kernel_input.CODED not in release.release.inputs
+
+
 def test_where_classes_are_estimated_the_population_is_the_release(store):
-    estimated = policy(
-        risk__class_size="large_sample", risk__population_size=1_000, sample={"members": 600},
-        removal__absence_posterior_at_most=0.5,
-    )  # fmt: skip
+    estimated = policy(**OF_AN_EXTRACT)
     made = small_release(store, *random_rows(1))
     data = kernel_input.encoded_data(estimated, tables_of(made))
     assert data.members == len(data.targets) == len(made.released)

@@ -5,6 +5,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+
 from deid_assets.store.tables import Query, Table, connect, write_table
 
 
@@ -26,7 +28,7 @@ class SmallStore:
                 connection.executemany(f"INSERT INTO {table.sql} VALUES ({places})", rows)
         return table
 
-    def write(self, name: str, content: str | Query) -> Table:
+    def write(self, name: str, content: str | Query | pa.RecordBatchReader) -> Table:
         """Write what a method selects, as the IO manager does."""
         table = Table(self.file, "tests", name)
         write_table(table, content)

@@ -21,6 +21,7 @@ from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.lattice.diagnosis import best_change
+from deid_assets.methods.population import encoding
 from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.cumulative import tags_in_order
 from deid_assets.release.verdict import verdict_in
@@ -87,6 +88,30 @@ def test_a_table_changed_before_the_assessments_refuses(pipeline, asset, stateme
     pipeline.edit_store(KEY, statement)
     pipeline.run(KEY, [*CANDIDATE, *ASSESSMENTS])
     refused(pipeline, f"{asset}: its table is not the one that was materialized")
+
+
+def test_codes_are_read_only_if_they_are_those_of_the_claims(pipeline):
+    """They are read in place of the claims: codes that were changed, or are of other claims, are an error until made again."""
+    pipeline.edit_store(KEY, "UPDATE generalization.coded_histories SET times = times + 1 WHERE member_number = 0")
+    for reader in ("longitudinal_risk", "generalization_lattice"):
+        summary = pipeline.run(KEY, [reader])
+        assert summary.exit_code == ERROR
+        assert "coded_histories: its table is not the one that was materialized" in " ".join(summary.reasons)
+    summary = pipeline.run(KEY, ["coded_histories", "longitudinal_risk"])
+    assert "longitudinal_risk" in summary.rows and not summary.reasons
+    pipeline.run(KEY, ["truncated_claims"])
+    for reader in ("worst_classes", "chosen_generalization"):
+        summary = pipeline.run(KEY, [reader])
+        assert summary.exit_code == ERROR
+        assert "coded_histories: it was made from an earlier truncated_claims" in " ".join(summary.reasons)
+
+
+def test_the_gate_does_not_read_codes(pipeline, monkeypatch):
+    def unread(*_):
+        raise AssertionError("the gate reads codes")
+
+    monkeypatch.setattr(encoding, "coded_histories", unread)
+    assert pipeline.run(KEY, ["release"]).release is not None
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from the same rows, so they cannot disagree.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, as_codes
 from deid_assets.store.tables import Table, quoted
@@ -267,6 +268,87 @@ def _by_member(position: np.ndarray, codes: np.ndarray, members: int) -> Histori
     counts = np.bincount(member, minlength=members)
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return Histories(offsets, as_codes(code))
+
+
+CODED = pa.schema(
+    [
+        ("quasi_identifier", pa.dictionary(pa.int8(), pa.string())), ("held", pa.bool_()), ("member_number", pa.int32()),
+        ("code", pa.int32()), ("times", pa.int32()),
+    ]
+)  # fmt: skip
+"""Columns of coded histories while they are written; their table has plain text in place of the dictionary."""
+
+
+def rows_of_histories(
+    columns: Sequence[str], known: Sequence[Histories], held: Sequence[Histories], targets: np.ndarray
+) -> pa.RecordBatchReader:
+    """Return histories as rows, from which `coded_histories` makes them again without reading a claim.
+
+    Parameters
+    ----------
+    columns
+        The H claim-level quasi-identifiers.
+    known, held
+        H `histories` of the released members, and of all members.
+    targets
+        (n,) int: member_number of the released members.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        Of the columns `CODED`: how many times a member has a code of a quasi-identifier, among the claims that are held or
+        among those that are known. One batch for each quasi-identifier and kind of claims, ordered by member and code.
+    """
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for place, column in enumerate(columns):
+            for is_held, of in ((False, known[place]), (True, held[place])):
+                begins = np.ones(len(of.codes), dtype=bool)
+                begins[1:] = of.codes[1:] != of.codes[:-1]
+                begins[of.offsets[:-1][of.counts > 0]] = True
+                first = np.flatnonzero(begins)
+                member = np.searchsorted(of.offsets, first, side="right") - 1
+                arrays = [
+                    pa.DictionaryArray.from_arrays(np.zeros(len(first), dtype=np.int8), [column]),
+                    np.full(len(first), is_held),
+                    (member if is_held else targets[member]).astype(np.int32),
+                    of.codes[first].astype(np.int32),
+                    np.diff(first, append=len(of.codes)).astype(np.int32),
+                ]
+                yield pa.record_batch([pa.array(one) for one in arrays], schema=CODED)
+
+    return pa.RecordBatchReader.from_batches(CODED, batches())
+
+
+def coded_histories(coded: Table, columns: Sequence[str], held: bool, members: np.ndarray) -> tuple[Histories, ...]:
+    """Return the same as `histories`, from their rows.
+
+    Parameters
+    ----------
+    coded
+        `rows_of_histories`.
+    held
+        Whether to return values of claims that are held, or of those that are known.
+    members
+        (n,) int: member_number of the members to include, ascending; member i is then the i-th of them.
+    """
+    found = []
+    for column in columns:
+        arrays = coded.arrays(
+            f"SELECT member_number, code, times FROM {coded.sql} WHERE quasi_identifier = ? AND held = ?", [column, held]
+        )
+        number, code, times = (np.asarray(arrays[name]) for name in ("member_number", "code", "times"))
+        position = np.full(max(number.max(initial=-1), members.max(initial=-1)) + 1, -1, dtype=np.int64)
+        position[members] = np.arange(len(members))
+        position = position[number]
+        width = int(code.max(initial=0)) + 1
+        # A multi-threaded query may return rows in any order; a stable sort of rows in order takes one pass.
+        order = np.argsort(position * width + code, kind="stable")
+        order = order[position[order] >= 0]
+        position, code, times = position[order], code[order], times[order]
+        counts = np.bincount(position, weights=times, minlength=len(members)).astype(np.int64)
+        found.append(Histories(np.concatenate([[0], np.cumsum(counts)]), np.repeat(as_codes(code), times)))
+    return tuple(found)
 
 
 def released_members(profiles: Table) -> np.ndarray:

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deid_assets.store.tables
-from deid_assets.methods.population.encoding import demographic_codes, domains_of, histories, powers, released_members
+from deid_assets.methods.population.encoding import (
+    coded_histories,
+    demographic_codes,
+    domains_of,
+    histories,
+    powers,
+    released_members,
+    rows_of_histories,
+)
+from deid_assets.methods.population.longitudinal_data import Histories
 from deid_assets.store.tables import connect
 from deid_assets_tests import examples
 from deid_assets_tests.assets import small_release
@@ -62,6 +71,52 @@ def test_histories_are_those_of_brute_force(delivery):
             values = sorted({claim[place] for claim in claims if claim[place] is not None})
             assert multisets(everyone[place - 1], values) == expected(claims, range(len(people)), place, True), name
             assert multisets(released[place - 1], values) == expected(claims, made.released, place, False), name
+
+
+def same(found: tuple[Histories, ...], expected: tuple[Histories, ...]) -> bool:
+    """Whether all arrays and their types are the same."""
+    pairs = [pair for one, other in zip(found, expected, strict=True) for pair in zip(
+        (one.offsets, one.codes), (other.offsets, other.codes), strict=True
+    )]  # fmt: skip
+    return all(one.dtype == other.dtype and np.array_equal(one, other) for one, other in pairs)
+
+
+@settings(deadline=None, max_examples=examples.of(10))
+@given(deliveries(), st.randoms(use_true_random=False))
+def test_histories_made_of_their_rows_in_any_order_are_those_of_the_claims(delivery, random):
+    people, claims = delivery
+    with small_store() as store:
+        made = small_release.small_release(store, people, claims)
+        targets, everybody = released_members(made.profiles), np.arange(len(people))
+        known = histories(made.known, made.profiles, made.domains, COLUMNS, len(targets), released_only=True)
+        held = histories(made.held, made.profiles, made.domains, COLUMNS, len(people))
+        among_released = histories(made.held, made.profiles, made.domains, COLUMNS, len(targets), released_only=True)
+        rows = store.write("rows", rows_of_histories(COLUMNS, known, held, targets))
+        in_any_order = store.write("shuffled", f"SELECT * FROM {rows.sql} ORDER BY hash(rowid + {random.randrange(99)})")
+        for coded in (rows, in_any_order):
+            assert same(coded_histories(coded, COLUMNS, False, targets), known)
+            assert same(coded_histories(coded, COLUMNS, True, everybody), held)
+            assert same(coded_histories(coded, COLUMNS, True, targets), among_released)
+            assert same(coded_histories(coded, COLUMNS[::-1], True, everybody), held[::-1])
+        assert {row[:4] for row in store.rows(f"SELECT * FROM {rows.sql}")} == {
+            (column, is_held, numbers[i], code)
+            for is_held, of, numbers in ((False, known, targets.tolist()), (True, held, everybody.tolist()))
+            for column, one in zip(COLUMNS, of, strict=True)
+            for i in range(len(one))
+            for code in one.codes[one.offsets[i] : one.offsets[i + 1]].tolist()
+        }
+        assert store.rows(f"SELECT count(*) FROM (SELECT DISTINCT COLUMNS(* EXCLUDE times) FROM {rows.sql})") == store.rows(
+            f"SELECT count(*) FROM {rows.sql}"
+        )
+
+
+def test_codes_of_large_domains_keep_their_number(store):
+    codes = Histories(np.array([0, 2, 2, 5]), np.array([7, 40_000, 0, 40_000, 40_000], dtype=np.int32))
+    rows = store.write("rows", rows_of_histories(("a",), (codes,), (codes,), np.arange(3)))
+    assert same(coded_histories(rows, ("a",), True, np.arange(3)), (codes,))
+    assert store.rows(f"SELECT member_number, code, times FROM {rows.sql} WHERE held ORDER BY ALL") == [
+        (0, 7, 1), (0, 40_000, 1), (2, 0, 1), (2, 40_000, 2),
+    ]  # fmt: skip
 
 
 @settings(deadline=None, max_examples=examples.of(8))
