@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 import dagster as dg
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -537,6 +538,14 @@ class RestrictedStore(dg.IOManager):
 def content_key(secret: Secret) -> bytes:
     """Key of the fingerprints that detect changed tables; keyed, because guesses could be tested against a plain one."""
     return secret.derive("content of tables")
+
+
+def content_of(table: Table, secret: Secret) -> str | None:
+    """The fingerprint of a table; None if it does not exist."""
+    try:
+        return fingerprint(table, content_key(secret))
+    except duckdb.Error:
+        return None
 
 
 def made_under(policy: ReleasePolicy, secret: Secret, version: str, sections: Sequence[str]) -> str:

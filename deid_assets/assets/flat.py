@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from deid_assets import resources
 from deid_assets.assessments import flat_table as of_records
 from deid_assets.assessments.attribute_leaks import record_leaks
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
@@ -86,7 +87,7 @@ def flat_intake(step: Step[FlatPolicy], tables: Mapping[str, Table]) -> Read:
     require_known_opt_outs(step, report.left_out)
     population = of_records.population_records(policy, records)
     # The population is not an asset of its own: its fingerprint is stored with the records, and the gate compares it.
-    content = {} if population is None else {POPULATION_CONTENT: publishing.content_of(population, step.secret)}
+    content = {} if population is None else {POPULATION_CONTENT: resources.content_of(population, step.secret)}
     return report.digest, {RECORDS: report.metadata() | content, QUARANTINED: report.metadata()}
 
 
@@ -108,7 +109,7 @@ def population_refusals(step: Step[AnyPolicy], population: Table | None) -> list
     """Refuse if classes were counted in a population other than the one that was taken in."""
     if population is None:
         return []
-    now = [(step.sibling(RECORDS), publishing.content_of(population, step.secret))]
+    now = [(step.sibling(RECORDS), resources.content_of(population, step.secret))]
     return not_as_stated(step.instance, step.key, _POPULATION_TAKEN_IN, now)
 
 

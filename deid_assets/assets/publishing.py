@@ -55,7 +55,7 @@ from deid_assets.release.registry.noise_charges import NoisyPublication, budget_
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, stages_of
-from deid_assets.store.tables import Table, drop_schema, fingerprint
+from deid_assets.store.tables import Table, drop_schema
 from deid_assets.version import BASE
 from deid_assets.wording import how_many
 
@@ -89,7 +89,7 @@ def common_refusals(step: Step[AnyPolicy], evidence: tuple[Evidence, ...]) -> li
     """Reasons to refuse any release, with its evidence as stored: failed checks, and anything that is not as it was made."""
     policy, instance, delivery = step.policy, step.instance, step.key
     keys = upstream(policy, step.own)
-    fingerprints = [(key, content_of(step.table(key.path[-1]), step.secret)) for key in keys]
+    fingerprints = [(key, resources.content_of(step.table(key.path[-1]), step.secret)) for key in keys]
     found = vacuity_refusals(policy, evidence)
     found += event_log.not_as_stated(
         instance, delivery, event_log.EVIDENCE, [(step.sibling(item.asset), item.digest()) for item in evidence]
@@ -397,14 +397,6 @@ def read_evidence(assessments: Iterable[Table]) -> tuple[tuple[Evidence, ...], l
             text = f"{table.name}: the stored evidence cannot be read; materialize it again"
             refusals.append(Refusal("unreadable_evidence", table.name, None, None, text))
     return tuple(found), refusals
-
-
-def content_of(table: Table, secret: Secret) -> str | None:
-    """The fingerprint of a table; None if it does not exist."""
-    try:
-        return fingerprint(table, resources.content_key(secret))
-    except duckdb.Error:
-        return None
 
 
 def _policy_refusals(step: Step[AnyPolicy]) -> list[Refusal]:

@@ -30,7 +30,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import CLAIMS, RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
-from deid_assets.store.tables import Table, fingerprint, held_open
+from deid_assets.store.tables import Table, held_open
 
 P = TypeVar("P", bound=AnyPolicy, covariant=True)
 
@@ -133,9 +133,9 @@ class Step(Generic[P]):
         """
         key, secret, policy = self.sibling(name), self.secret, self.policy
         made_under = {one: resources.made_under(policy, secret, *made_from(policy, one.path[-1])) for one in (key, *beside)}
-        content = fingerprint(self.table(name), resources.content_key(secret))
+        content = [(key, resources.content_of(self.table(name), secret))]
         wrong = event_log.stale_inputs(self.instance, made_under, self.key)
-        wrong += event_log.not_as_stated(self.instance, self.key, event_log.TABLE, [(key, content)])
+        wrong += event_log.not_as_stated(self.instance, self.key, event_log.TABLE, content)
         if texts := [one.text for one in wrong if one.name == name]:
             raise StoreError("; ".join(texts))
 

@@ -97,6 +97,8 @@ def test_codes_are_read_only_if_they_are_those_of_the_claims(pipeline):
         summary = pipeline.run(KEY, [reader])
         assert summary.exit_code == ERROR
         assert "coded_histories: its table is not the one that was materialized" in " ".join(summary.reasons)
+    pipeline.edit_store(KEY, "DROP TABLE generalization.coded_histories")
+    assert "not the one that was materialized" in " ".join(pipeline.run(KEY, ["membership_disclosure"]).reasons)
     summary = pipeline.run(KEY, ["coded_histories", "longitudinal_risk"])
     assert "longitudinal_risk" in summary.rows and not summary.reasons
     pipeline.run(KEY, ["truncated_claims"])
