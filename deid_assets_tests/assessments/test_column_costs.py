@@ -98,7 +98,7 @@ def costs_are_those_of_brute_force(
             for value, who in by_value.items()
             if len(who) >= smallest_safe_class(policy)
         }
-        assert {key for key in found if key[0] != "SEX"} == expected.keys(), "and values of fewer people are not named"
+        assert {key for key in found if key[0] != "Sex"} == expected.keys(), "and values of fewer people are not named"
         for key, who in expected.items():
             drawn = [flag for person, flag in everybody if person in who]
             assert found[key].share == pytest.approx(sum(drawn) / len(drawn)), key
@@ -107,7 +107,7 @@ def costs_are_those_of_brute_force(
         for column, rows in values.groupby("column"):
             if column.startswith("MEMBERS"):
                 assert rows["share"].is_monotonic_decreasing
-            elif column != "SEX":
+            elif column != "Sex":
                 assert [len(having[column][value]) for value in rows["value"]] == sorted(
                     len(having[column][value]) for value in rows["value"]
                 ), "of events the rarest first"
