@@ -211,7 +211,7 @@ def shares_by_value(
     ]
     flags = computation.flagged_targets(node, stream_key, DRAWS_OF_VALUES)
     frame, found = domains.frame(), []
-    for place, (column, (members, codes)) in enumerate(columns):
+    for number, (column, (members, codes)) in enumerate(columns):
         own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == levels[column])]
         order = np.argsort(codes, kind="stable")
         members, codes = members[order], codes[order]
@@ -223,9 +223,9 @@ def shares_by_value(
             if min(people, about.sum()) >= smallest_safe_class(policy) and drawn:
                 first = -flagged / drawn if column in policy.member_columns else people
                 part = flagged / max(1, flags.flagged.sum())
-                found.append((place, first, policy.quasi_identifier(column).release_as, label, flagged / drawn, part))
-    values = pd.DataFrame(found, columns=["place", "first", "column", "value", "share", "part"])
-    return values.sort_values(["place", "first"], kind="stable", ignore_index=True).drop(columns=["place", "first"])
+                found.append((number, first, policy.quasi_identifier(column).release_as, label, flagged / drawn, part))
+    values = pd.DataFrame(found, columns=["number", "first", "column", "value", "share", "part"])
+    return values.sort_values(["number", "first"], kind="stable", ignore_index=True).drop(columns=["number", "first"])
 
 
 def costs_of_records(policy: FlatPolicy, tables: Mapping[str, Table]) -> Costs:

@@ -259,7 +259,7 @@ def without(claims: Table, cuts: Sequence[Table]) -> str:
         Tables of claim_id, such as of what `cut_to_cap` and `cut_to_kept` select.
     """
     cut = " UNION ALL ".join(f"SELECT claim_id FROM {table.sql}" for table in cuts)
-    return f"SELECT c.* FROM {claims.sql} c" + (f" ANTI JOIN ({cut}) AS cut ON c.claim_id = cut.claim_id" if cut else "")
+    return f"SELECT c.* FROM {claims.sql} c" + (f" ANTI JOIN ({cut}) USING (claim_id)" if cut else "")
 
 
 def claims_truncated(members: Table, claims: Table, kept: Table) -> str:
