@@ -1,6 +1,7 @@
 """The tables of README come from `deid_assets_tests.benchmarks`, which reads what commands print."""
 
 import importlib.util
+import os
 import subprocess
 from pathlib import Path
 
@@ -82,6 +83,40 @@ def test_versions_are_compared_by_the_least_of_their_rounds_and_held_to_a_limit(
     assert next(one for one in steps if one.name == "new").ratio is None
     assert against.too_dear(steps, 1.3) == ["**all**"], "what is new counts in the whole run"
     assert against.too_dear(against.compared(before, now[1:] * 2), 1.3) == ["**all**", "b", "a"]
+
+
+def test_start_and_end_take_no_place_among_the_five_steps_that_are_held_to_the_limit():
+    """They cost 5 and 1 seconds here, and more than most steps of a small run."""
+    before, now = [costs(p=0.5, q=0.4, r=0.3)], [costs(2.0, p=0.5, q=0.4, r=0.3)]
+    assert against.too_dear(against.compared(before, now), 1.3) == ["**all**", "b", "a", "p", "q", "r"]
+    dearer = [costs(2.0, p=0.5, q=0.4, r=0.3, s=0.35)]
+    assert against.too_dear(against.compared([costs(p=0.5, q=0.4, r=0.3, s=0.35)], dearer), 1.3)[1:] == [
+        "b",
+        "a",
+        "p",
+        "q",
+        "s",
+    ]
+
+
+def test_the_version_of_the_day_before_is_the_newest_that_is_a_day_older(tmp_path, monkeypatch, capsys):
+    def git(*words: str, at: int = 0) -> str:
+        who = {f"GIT_{one}_{what}": "nobody" for one in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        told = {**os.environ, **who, "GIT_AUTHOR_DATE": "@1 +0000", "GIT_COMMITTER_DATE": f"@{at} +0000"}
+        return subprocess.run(
+            ["git", *words], cwd=tmp_path, env=told, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    git("init", "-q")
+    monkeypatch.setattr(against, "ROOT", tmp_path)
+    made, day = {}, 86_400
+    for at in (10 * day, 11 * day, 11 * day + 1, 12 * day):
+        git("commit", "-q", "--allow-empty", "-m", "some work", at=at)
+        made[at] = git("rev-parse", "HEAD")
+        if len(made) == 1:
+            against.main(["day-before"])
+            assert capsys.readouterr().out == "No commit is a day older than this one: there is nothing to compare with.\n"
+    assert against.of_the_day_before() == made[11 * day]
 
 
 def test_the_exponent_of_a_step_is_that_with_which_its_cost_grows(monkeypatch, capsys, tmp_path):

@@ -2,6 +2,9 @@
 
 python -m deid_assets_tests.benchmarks against COMMIT [--rounds 3] [--limit 1.3] [--published] [options of `deid run`]
 
+COMMIT may be `day-before`: the newest version that is a day older than this one. Of many commits that were submitted together,
+the one before says little, and a clone does not know which of them others had before.
+
 Both versions run under this environment's packages and one secret, each run in a new home. With `--limit`, the command fails if
 one of the five steps that cost most, or the whole run, costs more than that many times what it did.
 """
@@ -22,16 +25,22 @@ from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 ROOT = Path(__file__).parents[2]
 JUDGED = 5
-"""So many steps, those that cost most, are held to the limit, and the whole run."""
+"""So many steps, those that cost most and have a line of their own, are held to the limit, and the whole run."""
+
+DAY_BEFORE, _DAY = "day-before", 86_400
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Least CPU seconds of all rounds, and the least peak memory in gigabytes; of the other version None without the step."""
+    """Least CPU seconds of all rounds, and the least peak memory in gigabytes; of the other version None without the step.
+
+    `is_step` is whether this is a step: start, end, what is between steps, and the whole run are none.
+    """
 
     name: str
     before: Cost | None
     now: Cost
+    is_step: bool = True
 
     @property
     def ratio(self) -> float | None:
@@ -41,7 +50,7 @@ class Compared:
 
 def least(rounds: Sequence[Costs]) -> dict[str, Cost]:
     """The least that each step took in any round, by name; the whole run is the last."""
-    listed = [[*costs.steps, costs.before, costs.between, costs.after, costs.whole] for costs in rounds]
+    listed = [[*costs.steps, *_no_steps(costs)] for costs in rounds]
     found: dict[str, Cost] = {}
     for cost in (cost for costs in listed for cost in costs):
         known = found.get(cost.name, cost)
@@ -49,15 +58,29 @@ def least(rounds: Sequence[Costs]) -> dict[str, Cost]:
     return found
 
 
+def _no_steps(costs: Costs) -> tuple[Cost, ...]:
+    return costs.before, costs.between, costs.after, costs.whole
+
+
 def compared(before: Sequence[Costs], now: Sequence[Costs]) -> list[Compared]:
     """The steps of today with those of the other version, the one that costs most first: the whole run."""
     old, new = least(before), least(now)
-    return sorted((Compared(name, old.get(name), cost) for name, cost in new.items()), key=lambda one: -one.now.cpu)
+    others = {cost.name for cost in _no_steps(now[0])}
+    found = (Compared(name, old.get(name), cost, name not in others) for name, cost in new.items())
+    return sorted(found, key=lambda one: -one.now.cpu)
 
 
 def too_dear(steps: Sequence[Compared], limit: float) -> list[str]:
     """Names of those held to the limit that cost more than that many times what they did."""
-    return [one.name for one in steps[: JUDGED + 1] if one.ratio is not None and one.ratio > limit]
+    whole, *rest = steps
+    judged = [whole, *[one for one in rest if one.is_step and one.now.cpu >= SHOWN][:JUDGED]]
+    return [one.name for one in judged if one.ratio is not None and one.ratio > limit]
+
+
+def of_the_day_before() -> str:
+    """The newest commit among those before this one that is a day older; "" if none is."""
+    made = int(_git("show", "-s", "--format=%ct", "HEAD"))
+    return _git("rev-list", "-1", f"--min-age={made - _DAY}", "HEAD")
 
 
 @contextmanager
@@ -90,12 +113,16 @@ def policy_that_publishes(folder: Path) -> Path:
 def main(listed: Sequence[str]) -> None:
     """Print the table, and end with 1 where a limit is stated and exceeded."""
     parser = argparse.ArgumentParser(prog="python -m deid_assets_tests.benchmarks against", description=__doc__.splitlines()[0])
-    parser.add_argument("commit", help="the other version")
+    parser.add_argument("commit", help=f"the other version; {DAY_BEFORE}: the newest that is a day older than this one")
     parser.add_argument("--rounds", type=int, default=3, help="each version runs so often, in turns (default 3)")
     parser.add_argument("--published", action="store_true", help="under a policy of the tests that publishes few members, too")
     parser.add_argument("--limit", type=float, help="what a step may cost, as a multiple of the other version")
     asked, arguments = parser.parse_known_args(listed)
-    commit = _git("rev-parse", "--short", f"{asked.commit}^{{commit}}")
+    other = of_the_day_before() if asked.commit == DAY_BEFORE else asked.commit
+    if not other:
+        print("No commit is a day older than this one: there is nothing to compare with.")
+        return
+    commit = _git("rev-parse", "--short", f"{other}^{{commit}}")
     where = machine()
     with checked_out(commit) as tree, tempfile.TemporaryDirectory() as folder:
         policy = ["--policy", str(policy_that_publishes(Path(folder)))] if asked.published else []
