@@ -15,7 +15,7 @@ def main() -> None:
     answer_signals()
     _say_at_once(sys.argv[1:])
     # Half a million objects of libraries are made at the start, and stay: looking for garbage after every 700 took a second.
-    gc.set_threshold(100_000)
+    gc.set_threshold(20_000)
     try:
         from deid_assets.command_line.main import main as command
 
