@@ -544,7 +544,7 @@ def content_of(table: Table, secret: Secret) -> str | None:
     """The fingerprint of a table; None if it does not exist."""
     try:
         return fingerprint(table, content_key(secret))
-    except duckdb.Error:
+    except (duckdb.CatalogException, duckdb.IOException):
         return None
 
 

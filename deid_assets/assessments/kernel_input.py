@@ -17,7 +17,7 @@ from deid_assets.methods.candidate.released_tables import Recoding, generalized_
 from deid_assets.methods.disclosure.demographic_classes import demographic_class_sizes
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population import encoding
-from deid_assets.methods.population.longitudinal_data import Dimension, Knows, LongitudinalData
+from deid_assets.methods.population.longitudinal_data import Dimension, Histories, Knows, LongitudinalData
 from deid_assets.methods.population.released_population import released_profiles
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
@@ -32,7 +32,7 @@ POPULATION = ("member_profiles", "known", "held", "value_domains", "adversary_po
 """The assets on whose tables risk is measured."""
 
 CODED = "coded_histories"
-"""The asset of the values of all claims as numbers (`rows_of_histories`). The gate does not read it."""
+"""The asset of the values of all claims as numbers (`rows_of_histories`). The gate measures on the claims, and compares."""
 
 CODED_POPULATION = (*POPULATION, CODED)
 """The assets that the search and the assessments read instead."""
@@ -168,6 +168,14 @@ def histories_of_claims(policy: Policy, profiles: Table, known: Table, held: Tab
     return encoding.rows_of_histories(claims, of_targets, of_members, targets)
 
 
+def values_by_codes(policy: Policy, profiles: Table, histories: Table) -> tuple[tuple[Histories, ...], tuple[Histories, ...]]:
+    """What `encoded_data` has of claims, known of released members and held, as the rows of `coded_histories` say it."""
+    claims, targets = tuple(policy.claim_names), encoding.released_members(profiles)
+    population = np.arange(profiles.count()) if policy.counts_population else targets
+    known = encoding.coded_histories(histories, claims, False, targets)
+    return known, encoding.coded_histories(histories, claims, True, population)
+
+
 def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
     """The population, its released members, and what an adversary may know about them.
 
@@ -183,8 +191,7 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
         known = encoding.histories(tables.known, tables.profiles, tables.domains, claims, len(targets), released_only=True)
         held = encoding.histories(tables.held, tables.profiles, tables.domains, claims, len(population), released_only)
     else:
-        known = encoding.coded_histories(tables.histories, claims, False, targets)
-        held = encoding.coded_histories(tables.histories, claims, True, population)
+        known, held = values_by_codes(policy, tables.profiles, tables.histories)
     return LongitudinalData(
         demographics[targets] if released_only else demographics,
         encoding.domains_of(tables.domains, members),

@@ -16,6 +16,7 @@ from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.kernel_input import (
+    CODED,
     PopulationTables,
     adversary_of,
     chosen_node,
@@ -24,6 +25,7 @@ from deid_assets.assessments.kernel_input import (
     level_names_of_dimensions,
     node_computation,
     sampling_fraction,
+    values_by_codes,
 )
 from deid_assets.assessments.long_tail import bin_refusals
 from deid_assets.assessments.longitudinal_risk import Judged
@@ -85,7 +87,7 @@ _SECTIONS = sorted(
 _INPUTS = (
     "members", "claims", "delivered_codes", "code_book", "removed_members", "eligible_members", "eligible_claims",
     "released_sample", "known", "held", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
-    "generalization_lattice", "passed_over_nodes", "compared_nodes", "chosen_generalization", "suppressed_members",
+    CODED, "generalization_lattice", "passed_over_nodes", "compared_nodes", "chosen_generalization", "suppressed_members",
     *_STAGES["candidate"], "published_counts", *_STAGES["assessment"],
 )  # fmt: skip
 
@@ -344,7 +346,9 @@ def _judge(
     measured += standing.earlier.measured
     measured += measurements_with_claims(policy, risk)
 
-    computation = node_computation(policy, tables, node).keeping(keep)
+    whole = node_computation(policy, tables, node)
+    refusals += judgement.code_refusals(whole.data, values_by_codes(policy, tables.profiles, made[CODED]))
+    computation = whole.keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)
     # Changes after a refusal, except of the delivery or the sample, are judged on the draws of the current try.
     key = gate_stream_key(step, tables.profiles, tried.number)

@@ -312,10 +312,12 @@ class StageAsset:
             announce(context, workplace)
             for key in read_besides:
                 resources.note_own_input(context.op_execution_context.get_step_execution_context(), key, context.partition_key)
-            with guarded(step) if one_step else contextlib.nullcontext():
-                if CODED in read:
+            with guarded(step) if one_step or CODED in read else contextlib.nullcontext():
+                if CODED in read and not self.stages:  # the gate asks of every table
                     step.require_as_made(CODED, read.values())
-                return self.function(step, **tables)
+                if one_step:
+                    return self.function(step, **tables)
+            return self.function(step, **tables)
 
         def run_or_wait(context: dg.AssetExecutionContext, **tables: object) -> object:
             result = cast("tuple[dg.Output[object], ...] | None", run(context, **tables))

@@ -108,12 +108,21 @@ def test_codes_are_read_only_if_they_are_those_of_the_claims(pipeline):
         assert "coded_histories: it was made from an earlier truncated_claims" in " ".join(summary.reasons)
 
 
-def test_the_gate_does_not_read_codes(pipeline, monkeypatch):
-    def unread(*_):
-        raise AssertionError("the gate reads codes")
+def test_codes_that_are_not_those_of_the_claims_are_refused(pipeline, monkeypatch):
+    """Assessments read them, and the gate measures on the claims: one that made them wrongly is found here."""
+    honest = encoding.coded_histories
 
-    monkeypatch.setattr(encoding, "coded_histories", unread)
-    assert pipeline.run(KEY, ["release"]).release is not None
+    def turned_around(*given):
+        first, *others = honest(*given)
+        return replace(first, codes=first.codes[::-1].copy()), *others
+
+    monkeypatch.setattr(encoding, "coded_histories", turned_around)
+    summary = pipeline.run(KEY, ["release"])
+    assert summary.release is None
+    (reason,) = summary.reasons
+    assert reason.endswith(
+        "coded_histories: its codes are not those of the claims; materialize it again, and what comes after it"
+    )
 
 
 @pytest.mark.parametrize(

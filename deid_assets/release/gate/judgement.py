@@ -16,7 +16,7 @@ import pandas as pd
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.evidence import Context, Evidence, Measurement, Method, Refusal, judge
-from deid_assets.assessments.kernel_input import PopulationTables
+from deid_assets.assessments.kernel_input import CODED, PopulationTables
 from deid_assets.assessments.longitudinal_risk import Judged, judged_shares
 from deid_assets.assessments.registry import JUDGED_BY_DRAWS, METHOD_VERSIONS, required_measurements
 from deid_assets.methods.adversary.two_readings import literal_power
@@ -26,7 +26,7 @@ from deid_assets.methods.candidate.released_tables import generalized_claims, ge
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.population.longitudinal_data import EVERYTHING
+from deid_assets.methods.population.longitudinal_data import EVERYTHING, Histories, LongitudinalData
 from deid_assets.methods.preparation.eligibility import opt_out_match
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.kinds import AnyPolicy
@@ -111,6 +111,23 @@ def contract_refusals(tables: Mapping[str, Table], contracts: Mapping[str, DataF
             text = f"{name}: the staged rows break the contract, {rule}"
             found.append(Refusal("broken_contract", name, float(rows), 0.0, text, "rows"))
     return found
+
+
+def code_refusals(data: LongitudinalData, by_codes: tuple[Sequence[Histories], Sequence[Histories]]) -> list[Refusal]:
+    """Refuse if assessments read other values than the claims have.
+
+    Parameters
+    ----------
+    data
+        Made of the claims.
+    by_codes
+        `kernel_input.values_by_codes`, known and held.
+    """
+    pairs = zip((*data.known, *data.held), (*by_codes[0], *by_codes[1]), strict=True)
+    if all(np.array_equal(one.offsets, two.offsets) and np.array_equal(one.codes, two.codes) for one, two in pairs):
+        return []
+    text = f"{CODED}: its codes are not those of the claims; materialize it again, and what comes after it"
+    return [Refusal("wrong_codes", CODED, None, None, text)]
 
 
 def consistency_refusals(judged: StagedClaims) -> list[Refusal]:
