@@ -198,7 +198,8 @@ def shares_by_value(
         Each value of a column at its released level: column, value, share (at high risk, of the draws about people with it) and
         part (of all draws at high risk, those about these people; people have several values of an event's column). Columns by
         their names in the release, in the order of the policy; values about people from the riskiest on, of events from the
-        rarest on. A value that too few have, of the population or of those to be released, is not listed.
+        rarest on. A value that too few have, of the population or of those to be released, is not listed, and what part the
+        values of a column about people are is then missing: they would tell that of the others.
     """
     data, levels = computation.data, levels_at(policy, node)
     chosen = generalization_at(data, computation.dimensions, node)
@@ -215,6 +216,7 @@ def shares_by_value(
         own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == levels[column])]
         order = np.argsort(codes, kind="stable")
         members, codes = members[order], codes[order]
+        listed, hidden = [], False
         for code, label in sorted(set(zip(own["level_code"], own["label"].fillna("blank"), strict=True))):
             have = np.zeros(data.members, dtype=bool)
             have[members[slice(*np.searchsorted(codes, (code, code + 1)))]] = True
@@ -223,7 +225,11 @@ def shares_by_value(
             if min(people, about.sum()) >= smallest_safe_class(policy) and drawn:
                 first = -flagged / drawn if column in policy.member_columns else people
                 part = flagged / max(1, flags.flagged.sum())
-                found.append((number, first, policy.quasi_identifier(column).release_as, label, flagged / drawn, part))
+                listed.append((number, first, policy.quasi_identifier(column).release_as, label, flagged / drawn, part))
+            else:
+                hidden |= bool(about.any())
+        alone = hidden and column in policy.member_columns
+        found += [(*told, np.nan) if alone else (*told, part) for *told, part in listed]
     values = pd.DataFrame(found, columns=["number", "first", "column", "value", "share", "part"])
     return values.sort_values(["number", "first"], kind="stable", ignore_index=True).drop(columns=["number", "first"])
 

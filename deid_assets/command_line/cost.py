@@ -66,7 +66,8 @@ def values_table(costs: Costs) -> RichTable:
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("part", justify="right", no_wrap=True)
     for row in costs.values.itertuples():
-        table.add_row(escape(row.column), escape(row.value), f"{row.share:.4f}", f"{row.part:.2f}")
+        part = "" if np.isnan(row.part) else f"{row.part:.2f}"
+        table.add_row(escape(row.column), escape(row.value), f"{row.share:.4f}", part)
     return table
 
 

@@ -1,6 +1,8 @@
 """Figures of what an average over draws hides: the share at high risk by class, whose flags they are, and by which column."""
 
 from collections.abc import Sequence
+from math import isnan
+from textwrap import shorten
 
 from deid_assets.figures.rendering import (
     BLUE,
@@ -16,6 +18,8 @@ from deid_assets.figures.rendering import (
     styled,
 )
 
+_LONGEST = 56
+"""Characters of a name that fit above a bar."""
 _WIDTH, _HEIGHT = 4.4, 2.9
 """Inches: narrow, so that the text stays legible on a phone, where a figure is scaled to the screen."""
 
@@ -96,7 +100,7 @@ def value_shares_figure(rows: Sequence[tuple[str, float, float]], share: float) 
     Parameters
     ----------
     rows
-        (column and value, share, part of all draws at high risk).
+        (column and value, share, part of all draws at high risk or NaN).
     share
         The share among all draws, as a line.
 
@@ -110,8 +114,9 @@ def value_shares_figure(rows: Sequence[tuple[str, float, float]], share: float) 
     longest = max(share, *(own for _, own, _ in rows))
     for place, (name, own, part) in enumerate(rows):
         axes.barh(place, 100 * own, height=0.4, color=BLUE)
-        beside(axes, name, (0, place - 0.2), (2, 2))
-        beside(axes, f"{plain(100 * own, 2)} %; {100 * part:.0f} % of all", (100 * own, place), (4, 0), va="center")
+        beside(axes, shorten(name, _LONGEST, placeholder=" …"), (0, place - 0.2), (2, 2))
+        of_all = "" if isnan(part) else f"; {100 * part:.0f} % of all"
+        beside(axes, f"{plain(100 * own, 2)} %{of_all}", (100 * own, place), (4, 0), va="center")
     axes.axvline(100 * share, color=GREY, linewidth=1.2, linestyle=(0, (4, 2)), zorder=0)
     axes.set_yticks([])
     axes.set_ylim(len(rows) - 0.6, -0.8)

@@ -171,13 +171,16 @@ class ReleasePolicy(Section, ABC):
         """
         return _digest({"text": self._origin.text, "files": self.file_digests(), "hash": self.hash})
 
-    def changed_files(self) -> tuple[str, ...]:
-        """Return the files that have changed since the policy was read; each is read again now."""
-        return tuple(file for file, digest in self.file_digests().items() if not self._holds(file, digest))
+    def changed_files(self, anew: bool = True) -> tuple[str, ...]:
+        """Return the files that have changed since the policy was read.
 
-    def _holds(self, file: str, digest: str) -> bool:
+        Each is read again now; not `anew`, only one whose place, size or times are others.
+        """
+        return tuple(file for file, digest in self.file_digests().items() if not self._holds(file, digest, anew))
+
+    def _holds(self, file: str, digest: str, anew: bool) -> bool:
         try:
-            return self._origin.folder.digest(file, anew=True) == digest
+            return self._origin.folder.digest(file, anew=anew) == digest
         except ValueError:
             return False
 

@@ -249,8 +249,8 @@ def _loaded(text: PolicyText | NoText) -> AnyPolicy:
     content = text.content()
     known = (text.path.absolute(), text.record.to_json() if text.record else None, content)
     policy = _READ.get(known)
-    # Every step of a run asks for its policy. Reading the files that it names again costs little, and validating them much.
-    if policy is None or policy.changed_files():
+    # Every step asks for its policy, which costs much to validate. Before anything is published, its files are read again.
+    if policy is None or policy.changed_files(anew=False):
         parsed = _parsed(text, content)
         origin = Origin(text.folder, bytes_digest(content), text.shown)
         policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(origin)

@@ -36,3 +36,5 @@ def test_values_are_drawn_with_their_share_and_their_part_of_all():
         text in image for text in (b"Sex F", b"0.62 %; 71 % of all", b"Sex M", b"0 %; 0 % of all", b"of all draws: 0.47")
     )
     assert value_shares_figure([("Sex F", 0.0, 0.0)], 0.0), "nobody is at high risk"
+    alone = value_shares_figure([("Condition " + "and another " * 20, 0.0062, float("nan"))], 0.0047)
+    assert b"0.62 %" in alone and b"of all<" not in alone and "…" in alone.decode()

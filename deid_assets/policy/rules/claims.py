@@ -146,7 +146,7 @@ _NAMED = re.compile("(^|[^a-z])ndc([^a-z]|$)|national_?drug", re.IGNORECASE)
 def drug_problems(policy: Policy) -> Iterator[Problem]:
     """A column of drugs tells of HIV as a diagnosis does, so lists must be able to read its ingredients.
 
-    Nothing is asked where no list names drugs, nor of another column that is made of what lists read.
+    Nothing is asked where no list names drugs, nor of what people have of the drugs that lists read.
     """
     if not policy.removal.lists_drugs:
         return
@@ -170,7 +170,8 @@ def drug_problems(policy: Policy) -> Iterator[Problem]:
                     )
                 continue
             made = column.made(table)
-            if _reads_drugs(made) and not listed.issuperset((made.table, cell.column) for cell in made.cells):
+            of_listed = made.of_events and listed.issuperset((made.table, cell.column) for cell in made.cells)
+            if _reads_drugs(made) and not of_listed and not (isinstance(column, Concept) and column.of == "drug"):
                 yield Problem(
                     here,
                     f"reads NDCs, and no list of sensitive drugs reads a column of this kind: declare a column of {made.table} "

@@ -34,8 +34,8 @@ from deid_assets.sources.layout import CLAIM_CODE_COLUMNS
 
 CODED_ROWS = 0.5
 """Smallest share of the rows of another table of events that must have a code; no policy lowers it."""
-TOLD_FROM = 100
-"""Codes or rows from which their share is told, in whole per cents: one code more or less does not show."""
+TOLD_FROM, TOLD_STEP = 100, 5
+"""Codes or rows from which their share is told, and its steps in per cent: one code more or less hardly ever shows."""
 CHANCE = 0.01
 """A number of matches less probable than this is not attributed to chance."""
 
@@ -100,7 +100,7 @@ class JudgedNeed:
         """Why the delivery is refused. Of members there are no numbers, nor of a few codes: they may be about one person."""
         count, of = self.figure.count, self.figure.of
         told = self.need.of_codes and of >= TOLD_FROM
-        has = f"about {100 * count // of} %" if told else "fewer"
+        has = f"about {100 * count // (TOLD_STEP * of) * TOLD_STEP} %" if told else "fewer"
         return f"{self.need.stated}; this delivery has {has}. {self.need.remedy}"
 
 
