@@ -1,5 +1,7 @@
 """The kept rows of a release as a file: what later releases are compared with, in the restricted store (methods#meet)."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,7 +24,14 @@ def parquet_of_sorted(kept: pa.RecordBatchReader) -> bytes:
     """Kept rows that come in their order, as Parquet; a group of rows for each batch."""
     file = pa.BufferOutputStream()
     # Without the schema of Arrow, every reader finds text, not dictionaries.
-    with pq.ParquetWriter(file, kept.schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False) as writer:
+    with (
+        pq.ParquetWriter(file, kept.schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False) as writer,
+        ThreadPoolExecutor(1) as aside,
+    ):
+        # The next batch is made while one is compressed; no more are held in memory.
+        written = aside.submit(lambda: None)
         for batch in kept:
-            writer.write_batch(batch)
+            written.result()
+            written = aside.submit(writer.write_batch, batch)
+        written.result()
     return file.getvalue().to_pybytes()

@@ -326,12 +326,14 @@ def rows_digest(connection: duckdb.DuckDBPyConnection, content: str | Query | Ta
         )
     query = as_query(content)
     digest = hashlib.sha256(bytes.fromhex(columns_digest(columns)))
-    result = connection.execute(
+    ordered = connection.sql(
         f"SELECT sha256({_row_text(columns)}) AS digest FROM ({query.sql}) AS judged ORDER BY digest",
-        list(query.parameters),
+        params=list(query.parameters),
     )
-    while rows := result.fetchmany(_FETCHED):
-        digest.update(bytes.fromhex("".join(row[0] for row in rows)))
+    for batch in ordered.to_arrow_reader(_FETCHED):
+        # The texts of a batch lie one after the other: no text is made a value of Python's.
+        texts = batch.column(0).buffers()[2]
+        digest.update(bytes.fromhex(texts.to_pybytes().decode("ascii")))
     return digest.hexdigest()
 
 

@@ -394,7 +394,7 @@ class _Visits:
             if not len(claims):
                 continue
             key = (visit * size + code[claims]) * 2 + held[claims]
-            key.sort()
+            key.sort(kind="stable")  # visits are in order, which it makes use of
             each = np.flatnonzero(np.diff(key >> 1, prepend=-1))
             times_held = np.add.reduceat(key & 1, each)
             visit, value = np.divmod(key[each] >> 1, size)
