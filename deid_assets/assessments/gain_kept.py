@@ -130,7 +130,7 @@ def gains(
     coarsest, released, delivered = (of[asked] for of in (found.coarsest, found.released.features, found.with_classes))
     sources = [can_split(of) for of in (coarsest, released, delivered, np.hstack([delivered, released]))]
     asked_of = [Target(target.name, target.truth[asked], target.event) for target in targets]
-    sums = [member_losses(target, sources, member, folds) for target in asked_of]
+    sums = member_losses(asked_of, sources, member, folds)
     measured = [
         gain_of(*losses) for losses in resampled_losses(list(zip(asked_of, sums, strict=True)), member, resamples, generator)
     ]
@@ -139,7 +139,8 @@ def gains(
     for target, gain in zip(asked_of, measured, strict=True):
         of_labels = None
         if gain.leak >= LEAK_AT:
-            again = member_losses(target, [can_split(of) for of in (without, np.hstack([without, released]))], member, folds)
+            pair = [can_split(of) for of in (without, np.hstack([without, released]))]
+            (again,) = member_losses([target], pair, member, folds)
             ((losses, drawn),) = resampled_losses([(target, again)], member, resamples, generator)
             of_labels = in_standard_errors(losses[1] - losses[2], drawn[:, 1] - drawn[:, 2])
         told[target.name] = Predicted(gain, of_labels)
@@ -319,8 +320,8 @@ def compared_on_folds(
     def shares(places: Sequence[int]) -> tuple[Interval, ...]:
         folds = np.stack([folds_of(row_member, FOLDS, generator) for _ in range(REPEATS)])
         sources = [whole, *(parts[place] for place in places)]
-        sums = [(target, member_losses(target, sources, row_member, folds)) for target in targets]
-        return shares_of_all_gains(resampled_losses(sums, row_member, _RESAMPLES, generator))
+        sums = member_losses(targets, sources, row_member, folds)
+        return shares_of_all_gains(resampled_losses(list(zip(targets, sums, strict=True)), row_member, _RESAMPLES, generator))
 
     found = tuple(share.value for share in shares(range(len(releases))))
     if not found:

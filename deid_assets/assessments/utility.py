@@ -83,7 +83,7 @@ def _gains(generator: np.random.Generator) -> Findings:
 
     def gain(released: np.ndarray) -> Gain:
         target = Target("event", event, event=True)
-        sums = member_losses(target, (nothing, released, feature, np.hstack([feature, released])), member, folds)
+        (sums,) = member_losses([target], (nothing, released, feature, np.hstack([feature, released])), member, folds)
         ((losses, drawn),) = resampled_losses([(target, sums)], member, _RESAMPLES, generator)
         return gain_of(losses, drawn)
 

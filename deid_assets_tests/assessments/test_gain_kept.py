@@ -110,9 +110,9 @@ class TestGains:
     def test_of_many_members_a_sample_is_predicted(self, monkeypatch):
         seen = []
 
-        def losses(target, features, member, folds):
-            seen.append((len(target.truth), *(len(of) for of in features), folds.shape[1]))
-            return np.random.default_rng(0).random((len(np.unique(member)), 1 + len(features)))
+        def losses(targets, features, member, folds):
+            seen.append((*(len(target.truth) for target in targets), *(len(of) for of in features), folds.shape[1]))
+            return [np.random.default_rng(0).random((len(np.unique(member)), 1 + len(features))) for _ in targets]
 
         monkeypatch.setattr(gain_kept, "member_losses", losses)
         monkeypatch.setattr(gain_kept, "MEMBERS", 60)

@@ -42,7 +42,7 @@ class TestCanaries:
             (prediction, "out_of_fold", lambda examples, fold, model: examples.truth),
             (prediction, "resampled_differences", lambda *given: np.ones(10)),
             (prediction, "rmsle", lambda predicted, truth: 0.3),
-            (utility, "member_losses", lambda target, features, member, folds: np.ones((len(member), 5))),
+            (utility, "member_losses", lambda targets, features, member, folds: [np.ones((len(member), 5))]),
             (gains, "share_kept", lambda without, released, delivered: np.ones(np.shape(without))),
             (gains, "in_standard_errors", lambda difference, drawn: 0.0),
         ],

@@ -6,8 +6,12 @@ constant. A share of a gain says something where the difference of two losses do
 a loss of nothing is no achievement.
 """
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +26,8 @@ LEAK_AT = 3.0
 _LEAST_ROWS = 50
 """Rows in a leaf; a feature that is set in fewer rows cannot split anything."""
 _CHUNK = 50
+_BINNING = Lock()
+"""One thread at a time: meanwhile, scikit-learn replaces the warning filters of the whole process."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,12 @@ def share_kept(without: np.ndarray, released: np.ndarray, delivered: np.ndarray)
     return np.asarray((without - released) / (without - delivered))
 
 
-def member_losses(target: Target, features: Sequence[np.ndarray], row_member: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """(m, 1 + s) sums of the losses of each member's rows, by the best constant and by each source: the mean over the repeats.
+def member_losses(
+    targets: Sequence[Target], features: Sequence[np.ndarray], row_member: np.ndarray, folds: np.ndarray
+) -> list[np.ndarray]:
+    """Of each target (m, 1 + s) sums of the losses of each member's rows, by the best constant and by each source.
 
-    Every source has the same rows and the same folds.
+    They are the mean over the repeats. Every source has the same rows and the same folds.
 
     Parameters
     ----------
@@ -107,22 +115,18 @@ def member_losses(target: Target, features: Sequence[np.ndarray], row_member: np
     folds
         (r, n) int64: the fold of each row in each repeat.
     """
-    # Imported here: it takes a second. And before the limit, which holds for libraries that are loaded.
-    import sklearn.ensemble  # noqa: F401
-    from threadpoolctl import threadpool_limits
-
-    found = np.zeros((len(target.truth), 1 + len(features)))
-    # On one thread: threads that wait for each other on a busy machine take thirty times as long.
-    with threadpool_limits(1, user_api="openmp"):
-        for fold in folds:
-            for own in np.unique(fold):
-                held, train = np.flatnonzero(fold == own), np.flatnonzero(fold != own)
-                constant = np.full(len(held), target.truth[train].mean())
-                predicted = [constant, *(_fitted(of, target, train, held) for of in features)]
-                for place, numbers in enumerate(predicted):
-                    found[held, place] += _loss(numbers, target, held, len(train)) / len(folds)
+    splits = [(np.flatnonzero(fold != own), np.flatnonzero(fold == own)) for fold in folds for own in np.unique(fold)]
+    asked = [(of, targets, *split) for split in splits for of in features]
+    found = np.zeros((len(targets), len(row_member), 1 + len(features)))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        fitted = pool.map(_fitted, *zip(*asked, strict=True))
+        for train, held in splits:
+            constants = [np.full(len(held), target.truth[train].mean()) for target in targets]
+            for place, predicted in enumerate([constants, *(next(fitted) for _ in features)]):
+                for target, numbers, losses in zip(targets, predicted, found, strict=True):
+                    losses[held, place] += _loss(numbers, target, held, len(train)) / len(folds)
     members = int(row_member.max(initial=-1)) + 1
-    return np.stack([np.bincount(row_member, losses, members) for losses in found.T], axis=1)
+    return [np.stack([np.bincount(row_member, one, members) for one in losses.T], axis=1) for losses in found]
 
 
 def can_split(features: np.ndarray) -> np.ndarray:
@@ -269,19 +273,48 @@ def mean_losses(target: Target, sums: np.ndarray, rows: np.ndarray) -> np.ndarra
     return np.asarray(means if target.event else np.sqrt(means))
 
 
-def _fitted(features: np.ndarray, target: Target, train: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """(m,) predictions by gradient boosting (Friedman 2001): probabilities of an event, or log(1 + days)."""
+def _fitted(features: np.ndarray, targets: Sequence[Target], train: np.ndarray, asked: np.ndarray) -> list[np.ndarray]:
+    """Of each target (m,) predictions by gradient boosting (Friedman 2001): probabilities of an event, or log(1 + days)."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
 
-    wanted = target.truth[train]
-    if wanted.min() == wanted.max() or not features.shape[1]:
-        return np.full(len(asked), wanted.mean())
-    kind = HistGradientBoostingClassifier if target.event else HistGradientBoostingRegressor
-    model = kind(
-        learning_rate=0.15, max_iter=24, max_leaf_nodes=8, min_samples_leaf=_LEAST_ROWS, l2_regularization=1.0, max_bins=32,
-        early_stopping=False, random_state=0,
-    ).fit(features[train], wanted)  # fmt: skip
-    return np.asarray(model.predict_proba(features[asked])[:, 1] if target.event else model.predict(features[asked]))
+    known, unknown = (features[rows].astype(np.float64) for rows in (train, asked))
+    bins: list = []
+
+    def predicted(target: Target) -> np.ndarray:
+        wanted = target.truth[train]
+        if wanted.min() == wanted.max() or not features.shape[1]:
+            return np.full(len(asked), wanted.mean())
+        kind = HistGradientBoostingClassifier if target.event else HistGradientBoostingRegressor
+        model = kind(
+            learning_rate=0.15, max_iter=24, max_leaf_nodes=8, min_samples_leaf=_LEAST_ROWS, l2_regularization=1.0, max_bins=32,
+            early_stopping=False, random_state=0,
+        )  # fmt: skip
+        _share_bins(model, bins)
+        model.fit(known, wanted)
+        return np.asarray(model.predict_proba(unknown)[:, 1] if target.event else model.predict(unknown))
+
+    # On one thread: threads that wait for each other on a busy machine take thirty times as long.
+    with threadpool_limits(1, user_api="openmp"):
+        return [predicted(target) for target in targets]
+
+
+def _share_bins(model: Any, bins: list) -> None:
+    """Let a model take the bins of the first that was fitted on the same rows: to find them takes half of the time of a fit.
+
+    scikit-learn has no public way to share them. If a later version no longer asks `_bin_data`, each model finds its own, which
+    are the same.
+    """
+    found: Any = getattr(model, "_bin_data", None)
+
+    def shared(*given: Any, **named: Any) -> np.ndarray:
+        with _BINNING:
+            if not bins:
+                bins.append((found(*given, **named), model._bin_mapper))
+        binned, model._bin_mapper = bins[0]
+        return np.asarray(binned)
+
+    model._bin_data = shared
 
 
 def _loss(predicted: np.ndarray, target: Target, rows: np.ndarray, trained_on: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from deid_assets.store.tables import quoted
 
@@ -129,10 +130,11 @@ def _by_class(label: np.ndarray, truth: np.ndarray, asked: np.ndarray) -> np.nda
 
 
 def _fitted(features: np.ndarray, wanted: np.ndarray, asked: np.ndarray, model: Model) -> np.ndarray:
+    from threadpoolctl import threadpool_limits
+
     if model == "gradient_boosting":
         # Imported here: it takes a second, and the ridge regression does without.
         from sklearn.ensemble import HistGradientBoostingRegressor
-        from threadpoolctl import threadpool_limits
 
         boosted = HistGradientBoostingRegressor(
             learning_rate=0.06, max_iter=150, max_leaf_nodes=15, min_samples_leaf=50, l2_regularization=1.0,
@@ -144,7 +146,9 @@ def _fitted(features: np.ndarray, wanted: np.ndarray, asked: np.ndarray, model: 
     middle, scale = features.mean(axis=0), features.std(axis=0)
     scale[scale == 0] = 1.0
     known, unknown = (features - middle) / scale, (asked - middle) / scale
-    return np.asarray(unknown @ _ridge(known, wanted - wanted.mean()) + wanted.mean())
+    # For the same reason: a decomposition of so few columns is over before they have met.
+    with threadpool_limits(1, user_api="blas"):
+        return np.asarray(unknown @ _ridge(known, wanted - wanted.mean()) + wanted.mean())
 
 
 def _ridge(features: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -234,19 +238,17 @@ def feature_matrix(found: Mapping[str, np.ndarray], member: np.ndarray, year: np
     nearest = order[np.minimum(np.searchsorted(wanted_keys, found_keys, sorter=order), len(order) - 1)]
     rows = np.where(wanted_keys[nearest] == found_keys, nearest, -1)
     x = np.ma.filled(np.ma.asarray(found["x"], dtype=np.float64), np.nan)
-    keys, of_key = np.unique(
-        np.stack([found["feature"].astype(np.uint64), found["value"]], axis=1), axis=0, return_inverse=True
-    )
-    of_key = of_key.reshape(-1)
-    totals = np.bincount(of_key, np.nan_to_num(x), len(keys))
-    kept, most = np.zeros(len(keys), dtype=bool), max(1, min(MOST_VALUES, len(member) // ROWS_PER_VALUE))
-    for feature in np.unique(keys[:, 0]):
-        own = np.flatnonzero(keys[:, 0] == feature)
-        kept[own[np.lexsort((keys[own, 1], -totals[own]))[:most]]] = True
+    of_value, values = pd.factorize(found["value"], sort=True)
+    keys, size = found["feature"].astype(np.int64) * len(values) + of_value, max(1, len(values))
+    totals, there = np.bincount(keys, np.nan_to_num(x)), np.bincount(keys) > 0
+    kept, most = np.zeros(len(totals), dtype=bool), max(1, min(MOST_VALUES, len(member) // ROWS_PER_VALUE))
+    for start in range(0, len(totals), size):
+        own = start + np.flatnonzero(there[start : start + size])
+        kept[own[np.argsort(-totals[own], kind="stable")[:most]]] = True
     place = np.cumsum(kept) - 1
-    wanted = (rows >= 0) & kept[of_key] & ~np.isnan(x)
+    wanted = (rows >= 0) & kept[keys] & ~np.isnan(x)
     matrix = np.zeros((len(member), int(kept.sum())))
-    matrix[rows[wanted], place[of_key[wanted]]] = np.log1p(np.maximum(x[wanted], 0.0))
+    matrix[rows[wanted], place[keys[wanted]]] = np.log1p(np.maximum(x[wanted], 0.0))
     return matrix
 
 

@@ -20,7 +20,7 @@ def measured(truth: np.ndarray, coarsest, released, delivered, event: bool = Tru
     """One row for each member."""
     member, target = np.arange(len(truth)), gains.Target("target", truth, event)
     features = (coarsest, released, delivered, np.hstack([delivered, released]))
-    sums, rows = gains.member_losses(target, features, member, folds(member)), np.ones(len(truth))
+    (sums,), rows = gains.member_losses([target], features, member, folds(member)), np.ones(len(truth))
     drawn = gains.resampled_sums(np.column_stack([sums, rows]), 400, np.random.default_rng(4))
     return gains.gain_of(
         gains.mean_losses(target, sums.sum(axis=0), rows.sum()), gains.mean_losses(target, drawn[:, :5], drawn[:, 5])
@@ -75,18 +75,19 @@ class TestLosses:
     def test_are_those_of_a_loop_over_repeats_folds_and_rows(self, monkeypatch):
         """A model that predicts the mean of the training rows with an equal first feature."""
 
-        def means(features, target, train, asked):
-            return np.array([target.truth[train][features[train, 0] == one].mean() for one in features[asked, 0]])
+        def means(features, targets, train, asked):
+            alike = [features[train, 0] == one for one in features[asked, 0]]
+            return [np.array([target.truth[train][own].mean() for own in alike]) for target in targets]
 
         monkeypatch.setattr(gains, "_fitted", means)
         monkeypatch.setattr(gains, "can_split", lambda features: features)
         generator = np.random.default_rng(5)
         member = np.repeat(np.arange(20), 2)
         features = [generator.integers(2, size=(40, 1)).astype(float) for _ in range(4)]
-        for event in (True, False):
-            truth = generator.integers(2, size=40).astype(float)
-            fold = folds(member)
-            found = gains.member_losses(gains.Target("target", truth, event), features, member, fold)
+        fold = folds(member)
+        targets = [gains.Target("target", generator.integers(2, size=40).astype(float), event) for event in (True, False)]
+        for target, found in zip(targets, gains.member_losses(targets, features, member, fold), strict=True):
+            truth, event = target.truth, target.event
             wanted = np.zeros((20, 5))
             for repeat in range(gains.REPEATS):
                 for row in range(40):
@@ -107,14 +108,15 @@ class TestLosses:
     def test_all_sources_are_fitted_on_the_same_rows(self, monkeypatch):
         seen = []
 
-        def fitted(features, target, train, asked):
+        def fitted(features, targets, train, asked):
             seen.append((train.tolist(), asked.tolist()))
-            return np.full(len(asked), 0.5)
+            return [np.full(len(asked), 0.5) for _ in targets]
 
         monkeypatch.setattr(gains, "_fitted", fitted)
         member = np.repeat(np.arange(30), 2)
-        gains.member_losses(gains.Target("target", np.ones(60), event=True), [np.zeros((60, 1))] * 4, member, folds(member))
+        gains.member_losses([gains.Target("target", np.ones(60), event=True)], [np.zeros((60, 1))] * 4, member, folds(member))
         assert len(seen) == 4 * gains.REPEATS * gains.FOLDS
+        seen.sort()
         for place in range(0, len(seen), 4):
             assert all(one == seen[place] for one in seen[place : place + 4])
             train, asked = seen[place]
@@ -137,15 +139,23 @@ class TestLosses:
         wide = np.hstack([few, features, enough, np.ones((ROWS, 1))])
         assert gains.can_split(wide).tolist() == np.hstack([features, enough]).tolist()
         train, asked, target = np.arange(0, ROWS, 2), np.arange(1, ROWS, 2), gains.Target("event", truth, event=True)
-        assert gains._fitted(wide, target, train, asked) == pytest.approx(
-            gains._fitted(gains.can_split(wide), target, train, asked)
-        )
+        found, without = (gains._fitted(of, [target], train, asked)[0] for of in (wide, gains.can_split(wide)))
+        assert found == pytest.approx(without)
+
+    def test_targets_that_share_bins_are_predicted_as_each_alone(self):
+        truth, features, _ = planted()
+        numbers = features + np.random.default_rng(6).random(features.shape)
+        targets = [gains.Target("event", truth, event=True), gains.Target("days", numbers.sum(axis=1), event=False)]
+        rows = np.arange(0, ROWS, 2), np.arange(1, ROWS, 2)
+        for target, found in zip(targets, gains._fitted(numbers, targets, *rows), strict=True):
+            (alone,) = gains._fitted(numbers, [target], *rows)
+            assert (found == alone).all() and len(np.unique(found)) > 2
 
     @pytest.mark.parametrize(("truth", "wide"), [(np.zeros(100), 1), (np.arange(100.0) % 2, 0)])
     def test_without_two_outcomes_or_a_feature_the_constant_is_predicted(self, truth, wide):
-        found = gains._fitted(
+        (found,) = gains._fitted(
             np.random.default_rng(0).normal(size=(100, wide)),
-            gains.Target("event", truth, event=True),
+            [gains.Target("event", truth, event=True)],
             np.arange(50),
             np.arange(50, 100),
         )
