@@ -41,10 +41,10 @@ class Channel:
 def unlinked_rows(linked: Table, released: Table, sample: Table) -> str:
     """SELECT the number of released rows of the members sampled that `linked` lacks, or has beyond them, as n."""
     names = ", ".join(quoted(name) for name in released.columns())
-    own = f'SELECT {names} FROM {released.sql} WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql})'
-    made = f"SELECT {names} FROM {linked.sql}"
-    return f"""SELECT (SELECT count(*) FROM (({own}) EXCEPT ALL ({made})))
-        + (SELECT count(*) FROM (({made}) EXCEPT ALL ({own}))) AS n"""
+    # One grouping: EXCEPT ALL, in both directions, numbers all rows twice.
+    return f"""SELECT coalesce(sum(abs(n)), 0)::BIGINT AS n FROM (SELECT sum(n) AS n FROM (
+            SELECT {names}, 1 AS n FROM {released.sql} WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql})
+            UNION ALL SELECT {names}, -1 FROM {linked.sql}) GROUP BY {names})"""
 
 
 def released_profiles_of(sample: Table, crosswalk: Table, profiles: str, linked: Table, usual: Sequence[str]) -> str:
