@@ -82,7 +82,7 @@ class Cases:
         rows, fields = self.features.shape
         if self.codes.shape != (rows,) or self.members.shape != (rows,) or self.sizes.shape != (fields,):
             raise ValueError(f"{rows} cases with {fields} fields need as many codes and members, and a size for each field")
-        if rows and (self.features.min(initial=0) < 0 or (self.features >= self.sizes).any()):
+        if rows and (self.features.min(initial=0) < 0 or (self.features.max(axis=0) >= self.sizes).any()):
             raise ValueError("a field has a level outside its size")
         if rows and not OTHER <= self.codes.min() <= self.codes.max() < self.count:
             raise ValueError(f"codes must be {OTHER} or from 0 to {self.count - 1}")
@@ -133,9 +133,9 @@ def groups_of(
     Parameters
     ----------
     names, values, members
-        (n,) integers: number of the group's label, number of the withheld value, position of the member.
+        (n,) integers from 0: number of the group's label, number of the withheld value, position of the member.
     fields
-        (n,) integers for each released field; any numbers.
+        (n,) integers from 0 for each released field.
     codes_at_most
         At least 2.
 
@@ -149,18 +149,24 @@ def groups_of(
         raise ValueError("at least two codes must be left to choose from")
     order = np.argsort(names, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1) if len(order) else ():
-        distinct, own = np.unique(values[rows], return_inverse=True)
+        distinct, own = _numbered(values[rows])
         found = None
-        if len(distinct) > 1:
-            levels = [np.unique(column[rows], return_inverse=True) for column in fields.values()]
+        if distinct > 1:
+            levels = [_numbered(column[rows]) for column in fields.values()]
             found = Cases(
-                np.stack([level for _, level in levels], axis=1).astype(np.int32),
-                np.array([len(there) for there, _ in levels], dtype=np.int64),
+                np.stack([level for _, level in levels], axis=1),
+                np.array([there for there, _ in levels], dtype=np.int64),
                 _most_frequent(own, codes_at_most),
-                min(len(distinct), codes_at_most),
+                min(distinct, codes_at_most),
                 members[rows].astype(np.int32),
             )
-        yield Group(int(names[rows[0]]), len(distinct), found)
+        yield Group(int(names[rows[0]]), distinct, found)
+
+
+def _numbered(numbers: np.ndarray) -> tuple[int, np.ndarray]:
+    """Count the distinct numbers, and number them anew from 0, in their own order."""
+    there = np.bincount(numbers) > 0
+    return int(there.sum()), (np.cumsum(there, dtype=np.int32) - 1)[numbers]
 
 
 def _most_frequent(own: np.ndarray, at_most: int) -> np.ndarray:
