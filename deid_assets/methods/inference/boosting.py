@@ -60,8 +60,8 @@ def gradient_boosting(train: Cases, asked: CasesToGuess, profiles: np.ndarray, s
     number, guessable = len(asked.members), classes != OTHER
     if not guessable.any():
         return Guesses.constant(OTHER, 0.0, number)
-    varying = np.flatnonzero(train.features[rows].min(axis=0) < train.features[rows].max(axis=0))
-    known = profiles[train.members[rows]]
+    features, known = train.features[rows], profiles[train.members[rows]]
+    varying = np.flatnonzero(features.min(axis=0) < features.max(axis=0))
     telling = telling_labels(known, codes)
     if guessable.sum() < 2 or not (len(varying) or len(telling)) or not number:
         shares = np.bincount(codes[codes != OTHER]) / len(codes)
@@ -69,7 +69,7 @@ def gradient_boosting(train: Cases, asked: CasesToGuess, profiles: np.ndarray, s
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    levels = [_frequent_levels(train.features[rows, place], int(train.sizes[place])) for place in varying]
+    levels = [_frequent_levels(features[:, place], int(train.sizes[place])) for place in varying]
     model = HistGradientBoostingClassifier(
         learning_rate=_RATE,
         max_iter=ITERATIONS,
@@ -79,9 +79,9 @@ def gradient_boosting(train: Cases, asked: CasesToGuess, profiles: np.ndarray, s
         early_stopping=False,
         random_state=seed % 2**32,
     )
-    # Sums of floating-point numbers depend on the number of threads, and guesses must not.
-    with threadpool_limits(limits=1):
-        model.fit(_numbered(train.features[rows], varying, levels, known[:, telling]), codes)
+    # Sums of floating-point numbers depend on the number of threads, and guesses must not. This limit is each thread's own.
+    with threadpool_limits(limits=1, user_api="openmp"):
+        model.fit(_numbered(features, varying, levels, known[:, telling]), codes)
         own = profiles[:, telling][asked.members]
         chances = model.predict_proba(_numbered(asked.features, varying, levels, own))[:, guessable]
     return Guesses(np.asarray(classes[guessable][chances.argmax(axis=1)], dtype=np.int32), chances.max(axis=1))
@@ -102,13 +102,15 @@ def telling_labels(profiles: np.ndarray, codes: np.ndarray) -> np.ndarray:
     numpy.ndarray
         Positions of labels, the most telling first; none that all or no profiles have.
     """
-    present = (profiles > 0).astype(np.float32)
-    share = present.mean(axis=0, dtype=float) if len(present) else np.zeros(present.shape[1])
+    classes, numbers = np.unique(codes, return_counts=True)
+    # Counted, as whole numbers: a product of matrices takes longer, and its threads wait for those of other folds.
+    present = [(profiles[codes == code] > 0).sum(axis=0, dtype=np.int32) for code in classes]
+    together = np.array(present).reshape(len(classes), profiles.shape[1])
+    share = together.sum(axis=0) / max(1, len(codes))
     varying = np.flatnonzero((share > 0) & (share < 1))
-    own = (codes[:, None] == np.unique(codes)).astype(np.float32)
-    expected = own.sum(axis=0)[:, None] * share[varying]
+    expected = numbers[:, None] * share[varying]
     # Of the cells with the label, and of those without it: the same difference over (1 - share).
-    squares = ((own.T @ present[:, varying] - expected) ** 2 / expected).sum(axis=0) / (1 - share[varying])
+    squares = ((together[:, varying] - expected) ** 2 / expected).sum(axis=0) / (1 - share[varying])
     return varying[np.argsort(-squares, kind="stable")[:LABELS_AT_MOST]]
 
 
@@ -116,11 +118,12 @@ def _frequent_levels(column: np.ndarray, size: int) -> np.ndarray:
     """(size,) the number of each level for the library, those of training cases first by frequency; the rest share one."""
     counts = np.bincount(column, minlength=size)
     kept = min(_LEVELS_AT_MOST - 1, int((counts >= _CASES_PER_LEVEL).sum()))
-    numbers = np.full(size, _LEVELS_AT_MOST - 1)
+    numbers = np.full(size, _LEVELS_AT_MOST - 1, dtype=np.int32)
     numbers[np.argsort(-counts, kind="stable")[:kept]] = np.arange(kept)
     return numbers
 
 
 def _numbered(features: np.ndarray, places: np.ndarray, levels: list[np.ndarray], profiles: np.ndarray) -> np.ndarray:
+    # As whole numbers: the library sorts floating-point levels, which takes longer.
     columns = [numbers[features[:, place]] for place, numbers in zip(places, levels, strict=True)]
-    return np.column_stack([*columns, profiles]).astype(float)
+    return np.column_stack([*columns, profiles])
