@@ -47,7 +47,15 @@ from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.inference.boosting import CODES_AT_MOST
-from deid_assets.methods.inference.gain import Outcome, accuracy_gain, confidence_of_each, resampled, surest_tenth, trials
+from deid_assets.methods.inference.gain import (
+    AccuracyGain,
+    Outcome,
+    accuracy_gains,
+    confidence_of_each,
+    resampled,
+    surest_tenth,
+    trials,
+)
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.methods.statistics.streams import generator_of
@@ -258,12 +266,10 @@ def inference_measurements(
     comparisons = sum(len(group) for one in found for group in one.outcomes.values())
     confidence = confidence_of_try(joint_confidence_of_gains(policy), number)
     each = confidence_of_each(confidence, comparisons)
-    gains = {
-        (one.name, name, model): accuracy_gain(outcome, drawn, each)
-        for one in found
-        for name, group in one.outcomes.items()
-        for model, outcome in group.items()
-    }
+    gains: dict[tuple[str, str, str], AccuracyGain] = {}
+    for one in (one for one in found if one.outcomes):
+        outcomes = {(one.name, name, model): group[model] for name, group in one.outcomes.items() for model in group}
+        gains |= zip(outcomes, accuracy_gains([*outcomes.values()], drawn, each), strict=True)
     method = Method(NAME, SECTION, commitment)
     counted = method.at_most
     largest, bound = (max((getattr(gain, number) for gain in gains.values()), default=None) for number in ("gain", "high"))

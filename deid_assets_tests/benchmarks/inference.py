@@ -24,7 +24,7 @@ from deid_assets.methods.inference.cases import Cases, Guesses, groups_of
 from deid_assets.methods.inference.gain import (
     AccuracyGain,
     Model,
-    accuracy_gain,
+    accuracy_gains,
     confidence_of_each,
     member_folds,
     naive_bayes,
@@ -67,7 +67,7 @@ def gains(members: int, told: float, model: str, seed: int) -> list[AccuracyGain
     profiles = np.empty((members, 0), dtype=np.int32)
     outcome = predictions(cases, member_folds(members, 5, rng), {model: model_of(model, profiles)})[model]
     draws = resampled(members, rng)
-    return [accuracy_gain(outcome, draws, confidence) for confidence in (*CONFIDENCES, confidence_of_each(0.995, GROUPS))]
+    return [accuracy_gains([outcome], draws, confidence)[0] for confidence in (*CONFIDENCES, confidence_of_each(0.995, GROUPS))]
 
 
 def found_table(runs: int, members: int, boosted: int) -> None:

@@ -17,7 +17,9 @@ predictions for a small release.
 """
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +27,8 @@ from scipy import special
 
 from deid_assets.methods.inference.cases import OTHER, Cases, CasesToGuess, Guesses
 
-SCORES_AT_ONCE = 4_000_000
-"""Largest number of scores (cases times codes) that is held in memory."""
+SCORES_AT_ONCE = 250_000
+"""Largest number of scores (cases times codes) that are made at once: a processor's cache holds them."""
 
 
 def most_frequent(train: Cases, asked: CasesToGuess) -> np.ndarray:
@@ -97,8 +99,8 @@ def naive_bayes(train: Cases, asked: CasesToGuess) -> Guesses:
     for start in range(0, number, step):
         block = asked.features[start : start + step]
         scores = np.repeat(prior[None, :], len(block), axis=0)
-        for place, offset in enumerate(offsets[:-1]):
-            scores += logs[block[:, place] + offset]
+        for level in (block + offsets[:-1]).T:
+            scores += logs.take(level, axis=0)
         guessed[start : start + step] = scores.argmax(axis=1)
         scores -= scores.max(axis=1, keepdims=True)
         sureness[start : start + step] = 1 / np.exp(scores, out=scores).sum(axis=1)
@@ -141,7 +143,7 @@ class Outcome:
     @property
     def people(self) -> int:
         """How many members the cases are about."""
-        return len(np.unique(self.members))
+        return int(np.count_nonzero(np.bincount(self.members)))
 
 
 def pooled(outcomes: Sequence[Outcome]) -> Outcome:
@@ -159,9 +161,11 @@ def surest_tenth(outcome: Outcome, rng: np.random.Generator) -> Outcome:
     >>> surest_tenth(Outcome(of, of > 17, of < 0, of / 20), np.random.default_rng(1)).members.tolist()
     [18, 19]
     """
-    shuffled = rng.permutation(len(outcome.members))
-    order = shuffled[np.argsort(-outcome.sureness[shuffled], kind="stable")]
-    rows = np.sort(order[: -(-len(order) // TENTH)])
+    shuffled, tenth = rng.permutation(len(outcome.members)), -(-len(outcome.members) // TENTH)
+    least = np.partition(outcome.sureness, -tenth)[-tenth]
+    surer = np.flatnonzero(outcome.sureness > least)
+    as_sure = shuffled[outcome.sureness[shuffled] == least][: tenth - len(surer)]
+    rows = np.sort(np.concatenate([surer, as_sure]))
     return Outcome(outcome.members[rows], outcome.right[rows], outcome.right_by_majority[rows], outcome.sureness[rows])
 
 
@@ -188,13 +192,17 @@ def predictions(cases: Cases, folds: np.ndarray, models: Mapping[str, Model]) ->
     own = folds[cases.members]
     guesses = {name: Guesses.constant(OTHER, 0.0, len(cases)) for name in models}
     majority = np.full(len(cases), OTHER, dtype=np.int32)
-    for fold in np.unique(own):
+
+    def guess(fold: int) -> None:
         asked = own == fold
         train, unknown = cases.take(~asked), cases.asked(asked)
         majority[asked] = most_frequent(train, unknown)
         for name, model in models.items():
             said = model(train, unknown)
             guesses[name].codes[asked], guesses[name].sureness[asked] = said.codes, said.sureness
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(guess, np.unique(own)))
     known = cases.codes != OTHER
     return {
         name: Outcome(cases.members, known & (guess.codes == cases.codes), known & (majority == cases.codes), guess.sureness)
@@ -219,8 +227,8 @@ def resampled(members: int, rng: np.random.Generator) -> np.ndarray:
     return drawn
 
 
-def accuracy_gain(outcome: Outcome, drawn: np.ndarray, confidence: float) -> AccuracyGain:
-    """Measure the gain of an outcome.
+def accuracy_gains(outcomes: Sequence[Outcome], drawn: np.ndarray, confidence: float) -> list[AccuracyGain]:
+    """Measure the gain of each outcome.
 
     The standard error s is that of the paired bootstrap over members (Efron and Tibshirani 1993). Where few members show a
     difference, it is too small: a bootstrap of members without any difference finds no variation at all, however few they
@@ -245,14 +253,22 @@ def accuracy_gain(outcome: Outcome, drawn: np.ndarray, confidence: float) -> Acc
     Efron B, Tibshirani RJ (1993). An introduction to the bootstrap. Chapman & Hall. Wilson EB (1927), J Am Stat Assoc
     22:209-212. Kish L (1965). Survey sampling. Wiley.
     """
-    if not len(outcome.members):
+    if not all(len(one.members) for one in outcomes):
         raise ValueError("a gain needs cases")
-    positions, own = np.unique(outcome.members, return_inverse=True)
-    cases = np.bincount(own).astype(float)
-    right, majority = (np.bincount(own, weights=found) for found in (outcome.right, outcome.right_by_majority))
-    sums = np.stack([right - majority, cases], axis=1)
-    parts = [drawn[start : start + _BLOCK, positions].astype(float) @ sums for start in range(0, len(drawn), _BLOCK)]
-    differences, weights = np.concatenate(parts).T
+    members = drawn.shape[1]
+    cases = [np.bincount(one.members, minlength=members).astype(float) for one in outcomes]
+    better = [
+        np.bincount(one.members, weights=one.right.astype(float) - one.right_by_majority, minlength=members) for one in outcomes
+    ]
+    # Whole numbers: their sums are exact, in any order.
+    sums = np.stack([*better, *cases], axis=1)
+    parts = [drawn[start : start + _BLOCK].astype(float) @ sums for start in range(0, len(drawn), _BLOCK)]
+    differences, weights = np.split(np.concatenate(parts).T, 2)
+    return [_gain(*of, confidence) for of in zip(outcomes, cases, differences, weights, strict=True)]
+
+
+def _gain(outcome: Outcome, cases: np.ndarray, differences: np.ndarray, weights: np.ndarray, confidence: float) -> AccuracyGain:
+    """The gain of an outcome from the cases of each member, and the differences and cases of each resample."""
     # A resample without any of the members says nothing.
     gains = differences[weights > 0] / weights[weights > 0]
     spread = float(gains.std(ddof=1)) if len(gains) > 1 else 1.0

@@ -1,9 +1,13 @@
 """Gains are measured on members of whom nothing was learned, and their bounds hold."""
 
+import os
+from functools import partial
+
 import numpy as np
 import pytest
 
 from deid_assets.methods.inference import gain
+from deid_assets.methods.inference.boosting import gradient_boosting
 from deid_assets.methods.inference.cases import OTHER, groups_of
 from deid_assets.methods.inference.gain import naive_bayes
 from deid_assets_tests.methods.inference.test_naive_bayes import cases_of
@@ -25,7 +29,9 @@ class TestGroups:
         assert cases.codes.tolist() == [0, 1, 0] and cases.count == 2 and cases.members.tolist() == [0, 2, 3]
 
     def test_rare_values_have_no_code(self):
-        (group,) = groups_of(np.zeros(7, dtype=int), {"X": np.zeros(7)}, np.array([4, 1, 1, 2, 2, 2, 3]), np.arange(7), 2)
+        (group,) = groups_of(
+            np.zeros(7, dtype=int), {"X": np.zeros(7, dtype=int)}, np.array([4, 1, 1, 2, 2, 2, 3]), np.arange(7), 2
+        )
         assert group.values == 4 and group.cases.codes.tolist() == [OTHER, 1, 1, 0, 0, 0, OTHER]
 
     def test_no_rows_no_groups(self):
@@ -83,6 +89,20 @@ class TestPredictions:
         gain.predictions(cases, gain.member_folds(50, 5, generator), {"watched": watched})
         assert sorted(asked_of) == sorted(members) and sum(map(len, times)) == len(set(members))
 
+    def test_guesses_do_not_depend_on_the_number_of_threads(self, monkeypatch):
+        generator = rng(8)
+        cases = cases_of(generator.integers(0, 6, (900, 3)), generator.integers(0, 4, 900))
+        folds, profiles = gain.member_folds(900, 5, generator), generator.integers(0, 3, (900, 4)).astype(np.int32)
+        models = MODELS | {"gradient_boosting": partial(gradient_boosting, profiles=profiles, seed=1)}
+
+        def guessed(threads: int) -> dict[str, gain.Outcome]:
+            monkeypatch.setattr(os, "cpu_count", lambda: threads)
+            return gain.predictions(cases, folds, models)
+
+        one, four = guessed(1), guessed(4)
+        for name in models:
+            assert (one[name].right == four[name].right).all() and (one[name].sureness == four[name].sureness).all()
+
     def test_folds_are_of_equal_size(self):
         assert sorted(np.bincount(gain.member_folds(11, 5, rng())).tolist()) == [2, 2, 2, 2, 3]
 
@@ -100,9 +120,14 @@ def plain(members, right, right_by_majority) -> gain.Outcome:
     return gain.Outcome(members, right, right_by_majority, np.ones(len(members)))
 
 
+def gain_of(outcome, drawn, confidence) -> gain.AccuracyGain:
+    (found,) = gain.accuracy_gains([outcome], drawn, confidence)
+    return found
+
+
 class TestBounds:
     def test_accuracy_is_weighted_by_cases(self):
-        found = gain.accuracy_gain(
+        found = gain_of(
             plain(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 1], bool), np.array([0, 1, 0, 0], bool)),
             gain.resampled(2, rng()),
             0.9,
@@ -111,27 +136,32 @@ class TestBounds:
 
     def test_spread_is_that_of_members_and_not_of_claims(self):
         drawn = gain.resampled(2_000, rng())
-        found = gain.accuracy_gain(outcome(2_000, 30, 0.7, 0.4, rng(1)), drawn, 0.975)
+        found = gain_of(outcome(2_000, 30, 0.7, 0.4, rng(1)), drawn, 0.975)
         assert found.high - found.gain == pytest.approx(1.96 * np.sqrt(0.3 * 0.7 / 2_000), rel=0.1)
         assert found.gain - found.low == pytest.approx(found.high - found.gain)
 
     def test_nobody_who_shows_a_difference_is_no_proof_that_there_is_none(self):
         same = plain(np.arange(20), np.ones(20, bool), np.ones(20, bool))
-        found = gain.accuracy_gain(same, gain.resampled(20, rng()), 0.995)
+        found = gain_of(same, gain.resampled(20, rng()), 0.995)
         z = 2.5758
         assert found.gain == 0 and found.high == pytest.approx(z**2 / 20, abs=1e-4) and found.low == -found.high
 
     def test_one_member_with_many_claims_is_one_member(self):
         members = np.concatenate([np.zeros(1_000, dtype=int), np.arange(1, 11)])
         same = plain(members, np.ones(1_010, bool), np.zeros(1_010, bool))
-        assert gain.accuracy_gain(same, gain.resampled(11, rng()), 0.99).low < 0.2
+        assert gain_of(same, gain.resampled(11, rng()), 0.99).low < 0.2
 
     @pytest.mark.parametrize("true", [0.0, 0.01, 0.02, 0.2])
     def test_they_hold_as_often_as_they_say(self, true):
         generator, drawn = rng(7), gain.resampled(300, rng())
-        found = [gain.accuracy_gain(outcome(300, 3, 0.5 + true, 0.5, generator), drawn, 0.95) for _ in range(150)]
+        found = [gain_of(outcome(300, 3, 0.5 + true, 0.5, generator), drawn, 0.95) for _ in range(150)]
         assert np.mean([one.high >= true for one in found]) > 0.91
         assert np.mean([one.low <= true for one in found]) > 0.91
+
+    def test_each_of_several_is_what_it_is_alone(self):
+        generator, drawn = rng(3), gain.resampled(90, rng())
+        several = [outcome(members, 2, 0.6, 0.4, generator) for members in (90, 20, 50)]
+        assert gain.accuracy_gains(several, drawn, 0.9) == [gain_of(one, drawn, 0.9) for one in several]
 
     def test_many_hold_together(self):
         assert gain.confidence_of_each(0.99, 45) == pytest.approx(1 - 0.01 / 45)
@@ -140,7 +170,7 @@ class TestBounds:
     def test_without_cases_there_is_no_gain(self):
         nothing = np.empty(0, dtype=bool)
         with pytest.raises(ValueError, match="needs cases"):
-            gain.accuracy_gain(plain(np.empty(0, dtype=int), nothing, nothing), gain.resampled(3, rng()), 0.9)
+            gain_of(plain(np.empty(0, dtype=int), nothing, nothing), gain.resampled(3, rng()), 0.9)
 
 
 def test_groups_taken_together_keep_every_case():
