@@ -21,6 +21,7 @@ theirs away nevertheless.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -117,10 +118,36 @@ class Withheld:
     label: np.ndarray
     person: np.ndarray | None = None
 
-    def of(self, chosen: np.ndarray) -> "Withheld":
-        """Return the labels of the chosen records."""
-        person = None if self.person is None else self.person[chosen]
-        return Withheld(self.name, self.shown[chosen], self.label[chosen], person)
+    @cached_property
+    def groups(self) -> "_Groups":
+        """The records of each person with the same labels, numbered once for all columns."""
+        shown, label = _dense(self.shown), _dense(self.label)
+        if self.person is None:
+            return _Groups(np.arange(len(shown)), shown, label)
+        keys = (_dense(self.person) * (int(shown.max(initial=0)) + 1) + shown) * (int(label.max(initial=0)) + 1) + label
+        # Records that come by person are nearly in order, which a stable sort makes use of.
+        order = np.argsort(keys, kind="stable")
+        first = np.diff(keys[order], prepend=-1) > 0
+        number = np.empty(len(keys), dtype=np.int64)
+        number[order] = np.cumsum(first) - 1
+        return _Groups(number, shown[order[first]], label[order[first]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Records that count once for each value of a column: those of one person with the same labels, or each by itself.
+
+    Attributes
+    ----------
+    number
+        (n,) int64: the group of each record.
+    shown, label
+        (g,) int: released and withheld label of each group.
+    """
+
+    number: np.ndarray
+    shown: np.ndarray
+    label: np.ndarray
 
 
 def withheld_labels(
@@ -190,8 +217,8 @@ def singled_out(codes: np.ndarray, blank: np.ndarray, k: int) -> np.ndarray:
     return (np.bincount(codes)[codes] < k) & ~blank if len(codes) else np.zeros(0, dtype=bool)
 
 
-def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
-    """Return how much a column reveals about a withheld label; see the module docstring.
+def told_by(column: np.ndarray, withheld: Withheld, k: int, chosen: np.ndarray | slice = slice(None)) -> Told:
+    """Return how much a column reveals about a withheld label, over the chosen records; see the module docstring.
 
     Examples
     --------
@@ -201,14 +228,12 @@ def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
     >>> told_by(ages % 10 // 5, Withheld("Age: 5 years", ages // 10, ages // 5), 2).fall
     1.0
     """
+    column, groups = _dense(column[chosen]), withheld.groups
     if not len(column):
         return Told()
-    shown, label = _dense(withheld.shown), _dense(withheld.label)
-    column = _dense(column)
-    if withheld.person is not None:
-        once = _once_each(withheld.person, column, label)
-        shown, label, column = shown[once], label[once], column[once]
-    labels, values = int(label.max()) + 1, int(column.max()) + 1
+    values = int(column.max()) + 1
+    group, column = np.divmod(_distinct(groups.number[chosen] * values + column), values)
+    shown, label, labels = groups.shown[group], groups.label[group], int(groups.label.max()) + 1
     known = _Cells(shown, label, labels)
     at_first = len(label) - known.right.sum()
     if at_first <= 0:
@@ -231,7 +256,7 @@ def most_told(column: EncodedColumn, withheld: Sequence[Withheld], k: int) -> tu
     filled = ~column.blank
     found = [told_by(column.codes, one, k) for one in withheld]
     if filled.any() and not filled.all():
-        found += [told_by(_dense(column.codes[filled]), one.of(filled), k) for one in withheld]
+        found += [told_by(column.codes, one, k, filled) for one in withheld]
     return max(found, key=lambda one: one.fall, default=Told()), max(found, key=lambda one: one.sure, default=Told())
 
 
@@ -324,22 +349,7 @@ def _fall(columns: Mapping[str, EncodedColumn], names: Sequence[str], withheld: 
     filled = ~np.any([columns[name].blank for name in names], axis=0)
     if filled.all() or filled.sum() <= LEAST_SHARE * len(joint):
         return found
-    return max(found, told_by(joint[filled], withheld.of(filled), k).fall)
-
-
-def _once_each(person: np.ndarray, column: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Return the index of the first record for each combination of person, value and label."""
-    pairs = column.astype(np.int64) * (int(label.max()) + 1) + label
-    keys = _dense(person).astype(np.int64) * (int(pairs.max()) + 1) + pairs
-    rows = len(keys)
-    if int(keys.max()) >= np.iinfo(np.int64).max // rows:
-        return np.unique(keys, return_index=True)[1]
-    # Key and index are sorted as one number. Records that come by person are nearly in order, which a stable sort makes use of.
-    keys *= rows
-    keys += np.arange(rows)
-    keys.sort(kind="stable")
-    keys, index = np.divmod(keys, rows)
-    return index[np.r_[True, keys[1:] != keys[:-1]]]
+    return max(found, told_by(joint, withheld, k, filled).fall)
 
 
 def _dense(codes: np.ndarray) -> np.ndarray:
@@ -394,6 +404,17 @@ def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     counts = np.bincount(keys)
     found = np.flatnonzero(counts)
     return found, counts[found]
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    """Return the distinct values in ascending order."""
+    top = int(keys.max(initial=0)) + 1
+    if top <= 64 * len(keys):
+        found = np.zeros(top, dtype=bool)
+        found[keys] = True
+        return np.flatnonzero(found)
+    keys = np.sort(keys, kind="stable")
+    return keys[np.diff(keys, prepend=-1) > 0]
 
 
 def repeats_ages(numbers: np.ndarray, ages: np.ndarray) -> float:
