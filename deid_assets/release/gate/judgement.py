@@ -405,9 +405,9 @@ def _counted(beside: Table, name: str, members: str, claims: str, columns: Itera
     """The population as tables, with each claim's values counted once for all draws."""
     found = by_query.Counted(Table(beside.file, by_query.SCHEMA, name), Table(beside.file, by_query.SCHEMA, f"{name}_held"))
     write_table(found.members, members)
-    write_table(
-        found.held, held_values(write_view(Table(beside.file, by_query.SCHEMA, f"{name}_claims"), claims), list(columns))
-    )
+    generalized = Table(beside.file, by_query.SCHEMA, f"{name}_claims")
+    write_table(generalized, claims)  # each column is counted by itself
+    write_table(found.held, held_values(generalized, list(columns)))
     return found
 
 
