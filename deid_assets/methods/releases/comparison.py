@@ -304,7 +304,8 @@ def _codes(values: Mapping[str, Table], rows: str) -> tuple[str, str]:
     """SQL of the code of each column's value, and of the joins that find it."""
     codes, joins = "", ""
     for number, (column, table) in enumerate(values.items()):
-        codes += f", v{number}.code::UINTEGER AS {quoted(column)}"
+        kind = "USMALLINT" if table.count() <= 1 << 16 else "UINTEGER"
+        codes += f", v{number}.code::{kind} AS {quoted(column)}"
         joins += f" LEFT JOIN {table.sql} AS v{number} ON v{number}.value IS NOT DISTINCT FROM {rows}.{quoted(column)}"
     return codes, joins
 
@@ -375,7 +376,7 @@ class _Visits:
         person, day = claims.pop("rank"), claims.pop("day")
         earliest = int(day.min(initial=_NO_DAY))
         key = person.astype(np.int64) * (_NO_DAY - earliest + 1) + (day.astype(np.int64) - earliest)
-        order = np.argsort(key, kind="stable")
+        order = np.argsort(key, kind="stable").astype(np.uint32)
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
         return cls(person[order[first]], day[order[first]], np.append(first, len(order)), order, claims)
 
