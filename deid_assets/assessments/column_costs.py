@@ -29,7 +29,7 @@ from deid_assets.methods.demographics.measures import TOTAL
 from deid_assets.methods.demographics.risk import risks_at
 from deid_assets.methods.flat.classes import FlatTable
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.column_costs import Axis, Risk, column_costs, parts
+from deid_assets.methods.lattice.column_costs import Axis, Risk, column_costs, parts, totals_by_value
 from deid_assets.methods.lattice.predictive_tagging import Node
 from deid_assets.methods.population.longitudinal_data import generalization_at
 from deid_assets.policy.cohort import CohortPolicy
@@ -202,32 +202,23 @@ def shares_by_value(
         values of a column about people are is then missing: they would tell that of the others.
     """
     data, levels = computation.data, levels_at(policy, node)
-    chosen = generalization_at(data, computation.dimensions, node)
-    of_people = zip(policy.member_columns, data.demographic_domains, chosen.demographics, data.demographics.T, strict=True)
-    of_events = zip(policy.claim_names, data.history_domains, chosen.histories, data.held, strict=True)
-    columns = [(column, (np.arange(data.members), domain.levels[level][codes])) for column, domain, level, codes in of_people]
-    columns += [
-        (column, (np.repeat(np.arange(data.members), held.counts), domain.levels[level][held.codes]))
-        for column, domain, level, held in of_events
-    ]
     flags = computation.flagged_targets(node, stream_key, DRAWS_OF_VALUES)
+    released = np.zeros((data.members, 3))
+    released[data.targets] = np.stack([np.ones(len(data.targets)), flags.drawn, flags.flagged], axis=1)
+    numbers = np.hstack([np.ones((data.members, 1)), released])
+    totals = totals_by_value(data, generalization_at(data, computation.dimensions, node), numbers)
     frame, found = domains.frame(), []
-    for number, (column, (members, codes)) in enumerate(columns):
+    for number, (column, by_value) in enumerate(zip((*policy.member_columns, *policy.claim_names), totals, strict=True)):
         own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == levels[column])]
-        order = np.argsort(codes, kind="stable")
-        members, codes = members[order], codes[order]
         listed, hidden = [], False
         for code, label in sorted(set(zip(own["level_code"], own["label"].fillna("blank"), strict=True))):
-            have = np.zeros(data.members, dtype=bool)
-            have[members[slice(*np.searchsorted(codes, (code, code + 1)))]] = True
-            people, about = int(have.sum()), have[data.targets]
-            drawn, flagged = flags.drawn[about].sum(), flags.flagged[about].sum()
-            if min(people, about.sum()) >= smallest_safe_class(policy) and drawn:
+            people, about, drawn, flagged = by_value[code]
+            if min(people, about) >= smallest_safe_class(policy) and drawn:
                 first = -flagged / drawn if column in policy.member_columns else people
                 part = flagged / max(1, flags.flagged.sum())
                 listed.append((number, first, policy.quasi_identifier(column).release_as, label, flagged / drawn, part))
             else:
-                hidden |= bool(about.any())
+                hidden |= bool(about)
         alone = hidden and column in policy.member_columns
         found += [(*told, np.nan) if alone else (*told, part) for *told, part in listed]
     values = pd.DataFrame(found, columns=["number", "first", "column", "value", "share", "part"])

@@ -9,13 +9,17 @@ touches their differences.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from deid_assets.methods.lattice.predictive_tagging import Node
+from deid_assets.methods.population.longitudinal_data import Generalization, LongitudinalData, member_value_counts
 
 Risk = Callable[[Node, frozenset[str]], float]
 """The share at high risk at a node, if the named columns are left out."""
 
+_COUNTS_AT_ONCE = 1 << 22
+"""Counts, of values times members, that are held in memory."""
 COLUMNS = ("table", "column", "without", "adds", "finer_without", "coarser", "finer_if_coarser")
 
 
@@ -100,3 +104,29 @@ def column_costs(
 
     rows = sorted((row(*part) for part in parts(tables)), key=lambda one: (one[1] == "", -one[3] if one[1] else 0.0))
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def totals_by_value(data: LongitudinalData, at: Generalization[int], numbers: np.ndarray) -> Iterator[np.ndarray]:
+    """Add up numbers of the members who have a value, for each value of each quasi-identifier, those of members first.
+
+    Parameters
+    ----------
+    at
+        The level of each quasi-identifier.
+    numbers
+        (N, c) float: numbers of each member of the population.
+
+    Yields
+    ------
+    numpy.ndarray
+        (values at the level, c) float. Of events, a member counts for each value that they have, once.
+    """
+    for codes, domain, level in zip(data.demographics.T, data.demographic_domains, at.demographics, strict=True):
+        values = domain.levels[level][codes]
+        yield np.stack([np.bincount(values, column, domain.sizes[level]) for column in numbers.T], axis=1)
+    for held, domain, level in zip(data.held, data.history_domains, at.histories, strict=True):
+        found, step = np.zeros((domain.sizes[level], numbers.shape[1])), max(1, _COUNTS_AT_ONCE // max(1, domain.sizes[level]))
+        for start in range(0, len(numbers), step):
+            some = np.arange(start, min(start + step, len(numbers)))
+            found += (member_value_counts(held, some, domain, level) > 0).astype(float) @ numbers[some]
+        yield found
