@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from deid_assets_tests.benchmarks.profile import SHOWN, Cost, Costs, measured
 from deid_assets_tests.benchmarks.timing import head, machine, row
@@ -28,6 +29,7 @@ JUDGED = 5
 """So many steps, those that cost most and have a line of their own, are held to the limit, and the whole run."""
 
 DAY_BEFORE, _DAY = "day-before", 86_400
+Measured = Literal["cpu", "wall", "peak"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,12 @@ class Compared:
     @property
     def ratio(self) -> float | None:
         """How many times the CPU seconds of the other version; None where it has nothing to compare."""
-        return None if self.before is None or self.before.cpu <= 0 else self.now.cpu / self.before.cpu
+        return self.ratio_of("cpu")
+
+    def ratio_of(self, what: Measured) -> float | None:
+        """How many times what the other version took; None where it has nothing to compare."""
+        before = 0.0 if self.before is None else getattr(self.before, what)
+        return getattr(self.now, what) / before if before > 0 else None
 
 
 def least(rounds: Sequence[Costs]) -> dict[str, Cost]:
@@ -110,6 +117,13 @@ def policy_that_publishes(folder: Path) -> Path:
     return folder / f"{SMALL['policy']}.yaml"
 
 
+def _both(one: Compared, what: Measured, form: str) -> tuple[str, str, str]:
+    """What both versions took, and the ratio; empty where there is nothing to tell."""
+    before, now = 0.0 if one.before is None else getattr(one.before, what), getattr(one.now, what)
+    ratio = one.ratio_of(what)
+    return format(before, form) if before else "", format(now, form) if now else "", "" if ratio is None else f"{ratio:.2f}"
+
+
 def main(listed: Sequence[str]) -> None:
     """Print the table, and end with 1 where a limit is stated and exceeded."""
     parser = argparse.ArgumentParser(prog="python -m deid_assets_tests.benchmarks against", description=__doc__.splitlines()[0])
@@ -133,12 +147,10 @@ def main(listed: Sequence[str]) -> None:
                 costs.append(measured([*policy, *arguments], environment))
     steps = compared(found[tree], found[ROOT])
     print(f"{where}\n\n`{' '.join(['deid run', *arguments])}`, the least of {asked.rounds} rounds, against {commit}:\n")
-    head("step", f"CPU at {commit}, s", "CPU now, s", "ratio", f"peak memory at {commit}, GB", "peak memory now, GB")
+    of_both = ("CPU, s", "time, s", "peak memory, GB")
+    head("step", *(f"{what}: {of}" for what in of_both for of in (commit, "now", "ratio")))
     for one in steps:
         if one.now.cpu >= SHOWN:
-            old, ratio = one.before, one.ratio
-            was = ("", "") if old is None else (f"{old.cpu:.1f}", f"{old.peak:.2f}" if old.peak else "")
-            peak = f"{one.now.peak:.2f}" if one.now.peak else ""
-            row(one.name, was[0], f"{one.now.cpu:.1f}", "new" if ratio is None else f"{ratio:.2f}", was[1], peak)
+            row(one.name, *_both(one, "cpu", ".1f"), *_both(one, "wall", ".1f"), *_both(one, "peak", ".2f"))
     if asked.limit is not None and (names := too_dear(steps, asked.limit)):
         sys.exit(f"these cost more than {asked.limit} times what they did at {commit}: {', '.join(names).replace('*', '')}")
