@@ -21,7 +21,7 @@ from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, NUMBERS_OF_CLAIMS, PROVIDER_PSEUDONYMS, YEARS
 from deid_assets.store.events import rows_of
-from deid_assets.store.tables import Table, quoted, scratch_table, write_table
+from deid_assets.store.tables import Table, quoted, scratch_table, write_table, write_view
 
 PROVIDERS = tuple(PROVIDER_PSEUDONYMS.values())
 """Pseudonyms of providers in the release."""
@@ -65,7 +65,7 @@ class Compared:
 
 
 def compared_tables(candidate: Candidate) -> Compared:
-    """Write them to the scratch schema.
+    """Write them to the scratch schema. The claims before are a view: most who ask read few of their columns or members.
 
     Parameters
     ----------
@@ -82,12 +82,15 @@ def compared_tables(candidate: Candidate) -> Compared:
     selects = ", ".join(f"({sql})::VARCHAR AS {quoted(name)}" for name, sql in shown.items())
     selects += f", c.{EVENT_TABLE}" if policy.has_other_events else ""
     own = ", ".join(quoted(column) for column in columns)
-    contents = {
-        "members_before": f"SELECT member_id AS member, {own} FROM ({candidate.demographics})",
-        "claims_before": f"SELECT c.member_id AS member, c.year, {selects} FROM {grouped.sql} AS c {joins}",
-    }
-    made = {name: scratch_table(profiles, f"compared_{name}", sql) for name, sql in contents.items()}
-    return Compared(**made, **_released(candidate, tuple(shown)), member_columns=columns, claim_columns=tuple(shown))
+    demographics = f"SELECT member_id AS member, {own} FROM ({candidate.demographics})"
+    members = scratch_table(profiles, "compared_members_before", demographics)
+    claims = write_view(
+        candidate.scratch("compared_delivered"),
+        f"SELECT c.member_id AS member, c.year, {selects} FROM {grouped.sql} AS c {joins}",
+    )
+    return Compared(
+        members, claims_before=claims, **_released(candidate, tuple(shown)), member_columns=columns, claim_columns=tuple(shown)
+    )
 
 
 def with_another_release(compared: Compared, other: Candidate) -> Compared:
