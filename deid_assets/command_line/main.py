@@ -36,6 +36,7 @@ from deid_assets.command_line.options import (
     deliveries,
     errors_as_json,
     gathering,
+    loading,
     policies,
     releases,
 )
@@ -245,12 +246,12 @@ def run(asked: Asked, as_json: bool, go_on: bool, quiet: bool, verbose: bool) ->
 
     Without --delivery, a synthetic delivery is created.
     """
-    from deid_assets.command_line.progress import Detail, progress_of
-    from deid_assets.command_line.run import run_policy
-
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other: choose one")
     _require_sense(asked)
+    with loading("deid_assets.command_line.run"):
+        from deid_assets.command_line.progress import Detail, progress_of
+        from deid_assets.command_line.run import run_policy
     detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
     with errors_as_json(as_json, release=None), without_values("deid", Home.here().store):
         code = run_policy(*_at_home(asked), progress_of(as_json, detail), go_on=go_on)

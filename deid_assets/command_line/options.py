@@ -5,8 +5,10 @@ A shell asks at every press of the tabulator, so nothing that takes long to load
 
 import contextlib
 import functools
+import gc
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -119,6 +121,20 @@ def require_new(*folders: Path | None) -> None:
     for folder in folders:
         if folder is not None and folder.exists():
             raise DeidError(f"{folder} exists already: name a new folder")
+
+
+@contextlib.contextmanager
+def loading(module: str) -> Iterator[None]:
+    """Look for no garbage while a module is imported for the first time: hundreds of thousands of objects stay."""
+    if module in sys.modules:
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.contextmanager
