@@ -5,6 +5,9 @@ A new version of Dagster may move or change these names; this is the one place t
 
 # ruff: noqa: F401
 
+import functools
+
+from alembic.script import ScriptDirectory
 from dagster._core.definitions.data_version import DATA_VERSION_TAG, compute_logical_data_version
 from dagster._core.definitions.executor_definition import multi_or_in_process_executor
 from dagster._core.definitions.partitions.context import partition_loading_context
@@ -27,11 +30,17 @@ from dagster._core.executor.init import InitExecutorContext
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord, AssetCheckExecutionRecordStatus
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.runs.schema import KeyValueStoreTable
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
+from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from dagster._core.storage.sqlite_storage import DagsterSqliteStorage, _event_logs_directory, _runs_directory
+from dagster._core.storage.sqlite_storage import (
+    DagsterSqliteStorage,
+    _event_logs_directory,
+    _runs_directory,
+    _schedule_directory,
+)
 from dagster._core.storage.tags import (
     AUTOMATION_CONDITION_TAG,
     BACKFILL_ID_TAG,
@@ -47,3 +56,6 @@ from dagster._serdes import serialize_value
 from dagster._utils.interrupts import capture_interrupts
 from dagster._utils.schedules import is_valid_cron_string
 from dagster_shared.error import SerializableErrorInfo
+
+# Whenever Dagster opens a file, it asks which of its ninety migrations is the newest, and would read all of them each time.
+ScriptDirectory.from_config = functools.cache(ScriptDirectory.from_config)  # type: ignore[method-assign]

@@ -169,6 +169,7 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
         If a file of its history is damaged, or no file of Dagster's; if its database does not answer, or is that of another
         home.
     """
+    os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")  # what a run plans is recorded as one batch
     try:
         ref = InstanceRef.from_dir(str(home.dagster), overrides=storage_of(home).overrides)
         with opened_instance(home, ref) as instance:

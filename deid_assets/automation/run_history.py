@@ -6,9 +6,11 @@ Dagster's own storage reads and writes: the UI and another process see each even
 
 import contextlib
 import functools
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import dagster as dg
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import QueuePool
 
@@ -45,17 +47,30 @@ class KeptEventLog(internals.SqliteEventLogStorage):
         self._engines = Engines()
         self._has_table = functools.cache(super().has_table)  # asked for before almost every query of an asset
         self._known_partitions: set[tuple[str, str]] = set()
+        self._lock = threading.RLock()  # a batch has it until all its events are stored
+        self._in_batch: dict[str, Connection] = {}
         super().__init__(base_dir, inst_data)
 
     @contextlib.contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
-        with self._db_lock:
+        with self._lock:
+            if shard in self._in_batch:
+                yield self._in_batch[shard]
+                return
             engine = self._engines.of(self.conn_string_for_shard(shard))
             if shard not in self._initialized_dbs:
                 self._initdb(engine)
                 self._initialized_dbs.add(shard)
             with engine.begin() as connection:
                 yield connection
+
+    def store_event_batch(self, events: Sequence[dg.EventLogEntry]) -> None:
+        """Store events in one transaction for each file, all or none; what a run plans would take as many as it has checks."""
+        with self._lock, contextlib.ExitStack() as transactions:
+            transactions.callback(self._in_batch.clear)
+            for shard in (internals.INDEX_SHARD_NAME, *{event.run_id for event in events}):
+                self._in_batch[shard] = transactions.enter_context(self._connect(shard))
+            super().store_event_batch(events)
 
     def has_table(self, table_name: str) -> bool:
         """Whether the file of all runs has a table. Tables come with Dagster's version, never while an instance is open."""
@@ -99,12 +114,15 @@ class KeptRuns(internals.SqliteRunStorage):
 
 
 class KeptStorage(internals.DagsterSqliteStorage):
-    """Dagster's storage with both; the same files in the same places."""
+    """Dagster's storage with both, and its own one of schedules; the same files in the same places."""
 
     def __init__(self, base_dir: str, inst_data: Any = None) -> None:
-        super().__init__(base_dir, inst_data)
+        self.base_dir, self._inst_data = base_dir, inst_data
+        self._schedule_storage = internals.SqliteScheduleStorage.from_local(internals._schedule_directory(base_dir))
         self._run_storage = KeptRuns.from_local(internals._runs_directory(base_dir))
         self._event_log_storage = KeptEventLog(internals._event_logs_directory(base_dir))
+        # Its own would open Dagster's storages of the same files.
+        super(internals.DagsterSqliteStorage, self).__init__()  # type: ignore[no-untyped-call]
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Any) -> "KeptStorage":

@@ -281,7 +281,8 @@ def execute(instance: dg.DagsterInstance, task: Task, run_id: str, assets: Colle
     canceling = False
     progress, quiet = task.progress, contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
     try:
-        job, run = _new_run(instance, task, run_id, assets)
+        with quiet:
+            job, run = _new_run(instance, task, run_id, assets)
         with quiet, progress.working(f"Policy {task.policy.name}, delivery {task.delivery.key}"):
             progress.follow(known_forecast(instance, Workplace(root=str(Home.here().root)), run))
             instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
@@ -352,7 +353,7 @@ def _new_run(
 
 
 class _WithoutFailedLogs(io.TextIOBase):
-    """Standard error without what Dagster writes when an event cannot be recorded: it quotes the event.
+    """Standard error without what Dagster writes when events cannot be recorded: it quotes them.
 
     The failure itself is raised, and ends the run with a sentence of our own.
     """
@@ -361,7 +362,7 @@ class _WithoutFailedLogs(io.TextIOBase):
         self._stream = stream
 
     def write(self, text: str) -> int:
-        if not text.startswith("Exception while writing logger call"):
+        if not text.startswith(("Exception while writing logger call", "Exception while storing event batch")):
             self._stream.write(text)
         return len(text)
 
