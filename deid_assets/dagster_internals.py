@@ -10,8 +10,9 @@ import functools
 from alembic.script import ScriptDirectory
 from dagster._core.definitions.data_version import DATA_VERSION_TAG, compute_logical_data_version
 from dagster._core.definitions.executor_definition import multi_or_in_process_executor
+from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.definitions.partitions.context import partition_loading_context
-from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
+from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.errors import DagsterUnknownPartitionError
 from dagster._core.event_api import PartitionKeyFilter

@@ -23,8 +23,8 @@ from deid_assets.assets.upstream_intake import further_inputs, intake_of, take_i
 from deid_assets.assets.waiting_release import WAITING
 from deid_assets.automation import ended_runs
 from deid_assets.automation.instance import add_partition, clean_orphans, dagster_instance, prepare_dagster_home
+from deid_assets.building import PolicyParts, resources_of, stage_assets_of
 from deid_assets.dagster_internals import make_new_run_id
-from deid_assets.definitions import PolicyParts, resources_of, stage_assets_of
 from deid_assets.errors import PUBLISHED as IS_PUBLISHED
 from deid_assets.errors import REFUSED, REFUSED_MARK, PolicyError, ReleaseError, StoreError
 from deid_assets.forecast import ANNOUNCED

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 SECONDS = 3_000
 """A program that takes longer hangs, and is ended by SIGALRM."""
 _LOADED = (
-    "deid_assets.command_line.run", "deid_assets.definitions", "deid_assets_tests.scenarios.signaled",
+    "deid_assets.command_line.run", "deid_assets_tests.scenarios.signaled",
     "matplotlib.figure", "scipy.stats",
 )  # fmt: skip
 """What a run loads at some time."""
@@ -77,7 +77,6 @@ def _begun(environment: dict[str, str], module: str, arguments: list[str], out: 
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # what TMPDIR was before
-    del sys.modules["deid_assets.definitions"]  # which are those of a home
     signal.alarm(SECONDS)
     return (module, *arguments)
 

@@ -9,7 +9,7 @@ from deid_assets.assessments.registry import gates_of
 from deid_assets.assets.publishing import gating_checks
 from deid_assets.assets.step import StageAsset
 from deid_assets.assets.whole_stage import upstream
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 from deid_assets.errors import ReleaseError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in, policy_by_name, policy_from

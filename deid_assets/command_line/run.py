@@ -27,8 +27,9 @@ from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.step import known_forecast
 from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.ended_runs import AWAITING, RunSummary, outcome_of, report_refusal, tag_outcome
-from deid_assets.automation.in_use import adopt_here, retired_in, state_use
+from deid_assets.automation.in_use import adopt_here, retired_in
 from deid_assets.automation.instance import SETTINGS, add_partition, clean_orphans, dagster_instance, prepare_dagster_home
+from deid_assets.building import build_definitions
 from deid_assets.checks.of_assets import STEP_ENDING
 from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.options import Asked
@@ -312,26 +313,23 @@ _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAI
 
 def _new_run(
     instance: dg.DagsterInstance, task: Task, run_id: str, assets: Collection[str] | None
-) -> tuple[dagster_internals.ReconstructableJob, dg.DagsterRun]:
+) -> tuple[dagster_internals.InMemoryJob, dg.DagsterRun]:
     """A run of the job that the UI runs, or of some of its assets.
 
     It has both origins, so that the UI shows it and can execute it again.
     """
     policy, delivery = task.policy, task.delivery
     add_partition(instance, policy.name, delivery.key)
-    # Loaded anew: the policy may have been copied to where the definitions find it just now. Dagster would keep the last job
-    # of this name, which may be that of another home.
-    sys.modules.pop(MODULE, None)
-    dagster_internals.ReconstructableJob.get_definition.cache_clear()
-    dagster_internals.ReconstructableJob.get_repository_definition.cache_clear()
-    repository = dagster_internals.ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
-    job = repository.get_reconstructable_job(job_name(policy.name))
-    chosen = None if assets is None else frozenset(dg.AssetKey([policy.name, name]) for name in assets)
+    name = job_name(policy.name)
+    # The same job is among the definitions of the UI, beside those of the other policies in use.
+    job = dagster_internals.InMemoryJob(build_definitions([policy.name]).resolve_job_def(name))
+    chosen = None if assets is None else frozenset(dg.AssetKey([policy.name, asset]) for asset in assets)
     if chosen is not None:
         job = job.get_subset(asset_selection=chosen)
     target = dagster_internals.LoadableTargetOrigin(
         executable_path=sys.executable, module_name=MODULE, working_directory=str(Path.cwd())
     )
+    repository = dagster_internals.ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
     location = dagster_internals.ManagedGrpcPythonEnvCodeLocationOrigin(target, LOCATION)
     origin = dagster_internals.RemoteRepositoryOrigin(location, REPOSITORY)
     run = instance.create_run_for_job(
@@ -346,8 +344,8 @@ def _new_run(
             "deid/policy_hash": policy.public_hash[:16],
             **({GO_ON_TAG: "true"} if task.go_on else {}),
         },
-        remote_job_origin=dagster_internals.RemoteJobOrigin(origin, job_name(policy.name)),
-        job_code_origin=job.get_python_origin(),
+        remote_job_origin=dagster_internals.RemoteJobOrigin(origin, name),
+        job_code_origin=repository.get_reconstructable_job(name).get_python_origin(),
     )
     return job, run
 
@@ -443,7 +441,6 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
     _require_same_inputs(published, secret, delivery)
     with reproduction.temporary_home(home) as temporary, _environment(home, temporary, secret):
         policy = reproduction.recall(home, published, temporary)
-        state_use(temporary, policy.name, retired=False)  # the definitions hold policies in use only
         inputs = inputs_digest(policy, secret, delivery, restricted["delivery"]["digest"])
         register_delivery(temporary, delivery)
         task = Task(temporary, policy, delivery, Progress(Console(file=sys.stderr, highlight=False), detail))

@@ -6,7 +6,7 @@ import dagster as dg
 import numpy as np
 import pytest
 
-import deid_assets.definitions  # noqa: F401 - declares what every asset reads
+import deid_assets.building  # noqa: F401 - declares what every asset reads
 from deid_assets.assets.counts import delivery_noise, plan_dates, told_of_dates
 from deid_assets.methods.dates.errors import ReleasedDates
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw

@@ -9,7 +9,7 @@ import pytest
 
 from deid_assets.automation.deliveries import Watched, delivery_sensor
 from deid_assets.automation.housekeeping import REMOVED, record_removal
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 from deid_assets.errors import DeliveryError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in

@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets.automation.in_use import DEFAULT_POLICY, FILE, Use, policies_in_use, state_use, uses_in
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policies_in
 from deid_assets.store.home import Home

@@ -8,7 +8,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 
 from deid_assets.assets.whole_stage import whole_stages
 from deid_assets.automation.one_process import one_process_executor
-from deid_assets.definitions import PolicyParts
+from deid_assets.building import PolicyParts
 from deid_assets.policy.loading import policy_from
 from deid_assets.resources import POLICY_TAG, Keys
 from deid_assets_tests.scenarios.test_flat_release import FLAT

@@ -5,7 +5,7 @@ import os
 import dagster as dg
 
 from deid_assets.automation.one_process import one_process_executor
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 
 POLICY = "heritage_public"
 EXECUTOR = "BENCHMARK_EXECUTOR"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 from deid_assets.errors import StoreError
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.publication.publish import Releases

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from deid_assets import definitions, interruption
+from deid_assets import interruption
 from deid_assets.command_line.main import main
 from deid_assets_tests.figures.sketches import sketched_figures
 
@@ -45,8 +45,7 @@ def deid_here(home: Path, *arguments: object, drawn: bool = False) -> tuple[int,
         patch.setenv("DEID_HOME", str(home))
         patch.setenv("COLUMNS", "200")
         warnings.simplefilter("ignore")
-        # A run loads the definitions anew and remembers its release; neither is to outlast it.
-        patch.setitem(sys.modules, definitions.__name__, definitions)
+        # A run remembers its release, which is not to outlast it.
         patch.setattr(interruption._command, "released", None)
         ran = CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="deid")
     if ran.exception is not None and not isinstance(ran.exception, SystemExit):

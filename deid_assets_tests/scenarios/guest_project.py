@@ -5,7 +5,7 @@ The policy is an object of the project; no file of the home contains it.
 
 import dagster as dg
 
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 

@@ -15,7 +15,7 @@ from dagster._core.definitions.asset_selection import AssetSelection
 
 from deid_assets.automation.ended_runs import RunSummary, outcome_of
 from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.release.manifest.editions import editions

@@ -12,7 +12,7 @@ import pytest
 from deid_assets.assets.waiting_release import WAITING
 from deid_assets.automation.deliveries import due_for
 from deid_assets.automation.ended_runs import AWAITING
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 from deid_assets.errors import ERROR, PUBLISHED
 from deid_assets.policy.loading import policy_called
 from deid_assets.resources import OUTCOME_TAG

@@ -80,7 +80,7 @@ def matrix(*values: str):
         ("SIGINT", "click"),
         matrix("SIGTERM", "pandas"),
         matrix("SIGINT", "dagster"),
-        matrix("SIGTERM", "deid_assets.definitions"),
+        matrix("SIGTERM", "deid_assets.building"),
     ],
 )
 def test_while_modules_are_imported(run, signal, module):

@@ -10,8 +10,8 @@ import yaml
 from deid_assets.automation.deliveries import BECAUSE_TAG, due_for, freshness_check, release_schedule
 from deid_assets.automation.housekeeping import PURGED, REMOVED, removals
 from deid_assets.automation.in_use import state_use
+from deid_assets.building import build_definitions
 from deid_assets.command_line import deliveries
-from deid_assets.definitions import build_definitions
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in
 from deid_assets.resources import INPUTS_TAG, OUTCOME_TAG, STORE_TAG, Workplace

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.automation.ended_runs import RunSummary
+from deid_assets.building import build_definitions
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import Task, print_summary, summary_json
-from deid_assets.definitions import build_definitions
 from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.policy.loading import policies_in
 from deid_assets.release.keys import SigningKey

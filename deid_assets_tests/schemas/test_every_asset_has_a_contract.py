@@ -6,7 +6,7 @@ import pytest
 
 from deid_assets.assessments.evidence import Evidence, Method, to_frame
 from deid_assets.assets.publishing import gating_checks
-from deid_assets.definitions import build_definitions
+from deid_assets.building import build_definitions
 from deid_assets.methods.adversary.adversary_power import correlation_of
 from deid_assets.methods.lattice.diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, node_text
