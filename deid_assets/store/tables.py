@@ -5,6 +5,7 @@ Connections are short, because only one process at a time can open a DuckDB file
 """
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -154,6 +155,13 @@ def _unopened(error: duckdb.Error) -> str:
     return "is in use by another process, or cannot be opened"
 
 
+@functools.cache
+def _draws_bars() -> bool:
+    """Whether DuckDB draws progress bars in this process, as it does where Python is interactive."""
+    with duckdb.connect() as connection:
+        return bool(connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()[0][0])
+
+
 @contextlib.contextmanager
 def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the store file for as short a time as possible; it is always closed, whatever happens inside."""
@@ -174,7 +182,8 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
         raise StoreError(f"the restricted store {file.name} {_unopened(error)}") from error
     try:
         with interruptible(connection):
-            connection.execute("SET enable_progress_bar = false")  # it would overwrite the progress lines of steps
+            if _draws_bars():  # over the progress lines of steps
+                connection.execute("SET enable_progress_bar = false")
             if read_only:
                 connection.execute("BEGIN TRANSACTION READ ONLY")
             yield connection

@@ -15,7 +15,6 @@ from deid_assets.automation.instance import dagster_instance, prepare_dagster_ho
 from deid_assets.command_line.progress import EVERY, Detail, Progress
 from deid_assets.forecast import Forecast
 from deid_assets.store.home import Home
-from deid_assets.store.tables import connect
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -145,7 +144,19 @@ def test_a_run_leaves_the_terminal_to_the_command(tmp_path):
         assert type(instance.compute_log_manager).__name__ == "NoOpComputeLogManager"
 
 
-def test_duckdb_draws_no_bars(tmp_path):
-    with connect(tmp_path / "store.duckdb") as connection:
-        (on,) = connection.execute("SELECT value FROM duckdb_settings() WHERE name = 'enable_progress_bar'").fetchone()
-    assert on == "false"
+BARS = """
+from pathlib import Path
+import duckdb
+from deid_assets.store.tables import connect
+asked = "SELECT value FROM duckdb_settings() WHERE name = 'enable_progress_bar'"
+with connect(Path("store.duckdb")) as connection, duckdb.connect() as another:
+    print(*(one.execute(asked).fetchone()[0] for one in (connection, another)))
+"""
+
+
+@pytest.mark.parametrize(("interactive", "without_us"), [(True, "true"), (False, "false")])
+def test_duckdb_draws_no_bars(tmp_path, interactive, without_us):
+    (tmp_path / "bars.py").write_text(BARS)
+    program = ["-c", BARS] if interactive else ["bars.py"]
+    ran = subprocess.run([sys.executable, *program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["false", without_us]
