@@ -186,10 +186,10 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
     demographics = encoding.demographic_codes(tables.profiles, tables.domains, members)
     targets = encoding.released_members(tables.profiles)
     released_only = not policy.counts_population
-    population = targets if released_only else np.arange(len(demographics))
     if tables.histories is None:
         known = encoding.histories(tables.known, tables.profiles, tables.domains, claims, len(targets), released_only=True)
-        held = encoding.histories(tables.held, tables.profiles, tables.domains, claims, len(population), released_only)
+        people = len(targets if released_only else demographics)
+        held = encoding.histories(tables.held, tables.profiles, tables.domains, claims, people, released_only)
     else:
         known, held = values_by_codes(policy, tables.profiles, tables.histories)
     return LongitudinalData(

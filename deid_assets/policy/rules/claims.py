@@ -154,29 +154,31 @@ def drug_problems(policy: Policy) -> Iterator[Problem]:
         (table, cell.column)
         for table, columns in policy.columns.events.items()
         for column in columns.values()
-        if isinstance(column, Drugs) or (isinstance(column, Concept) and column.of == "drug")
+        if _is_of_drugs(column)
         for cell in column.made(table).cells
     }
     for table, columns in policy.columns.tables.items():
         for name, column in columns.items():
             here = ("columns", table, name)
-            if isinstance(column, Drugs):
-                if not column.names_ingredients:
-                    yield Problem(
-                        (*here, "file"),
-                        f"the table of drugs names no ingredients, and {policy.removal.rule_of_codes} removes members with "
-                        "sensitive drugs, such as those against HIV, which are found by their ingredients: add them as a third "
-                        "column (ndc;group;ingredients)",
-                    )
-                continue
+            if isinstance(column, Drugs) and not column.names_ingredients:
+                yield Problem(
+                    (*here, "file"),
+                    f"the table of drugs names no ingredients, and {policy.removal.rule_of_codes} removes members with "
+                    "sensitive drugs, such as those against HIV, which are found by their ingredients: add them as a third "
+                    "column (ndc;group;ingredients)",
+                )
             made = column.made(table)
             of_listed = made.of_events and listed.issuperset((made.table, cell.column) for cell in made.cells)
-            if _reads_drugs(made) and not of_listed and not (isinstance(column, Concept) and column.of == "drug"):
+            if _reads_drugs(made) and not of_listed and not _is_of_drugs(column):
                 yield Problem(
                     here,
                     f"reads NDCs, and no list of sensitive drugs reads a column of this kind: declare a column of {made.table} "
                     "`{kind: ndc, file: ...}` with a table of drugs that names their ingredients",
                 )
+
+
+def _is_of_drugs(column: object) -> bool:
+    return isinstance(column, Drugs) or (isinstance(column, Concept) and column.of == "drug")
 
 
 def _reads_drugs(made: Derivation) -> bool:
