@@ -30,7 +30,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.counts.kinds import FLAT as COUNTING
 from deid_assets.release.counts.noise import Plan
-from deid_assets.release.event_log import Stated, not_as_stated
+from deid_assets.release.event_log import Current, Stated, not_as_stated
 from deid_assets.release.gate.judgement import row_refusals
 from deid_assets.release.manifest.dictionary import described_records
 from deid_assets.release.manifest.optimality import flat_certificate
@@ -110,7 +110,7 @@ def population_refusals(step: Step[AnyPolicy], population: Table | None) -> list
     if population is None:
         return []
     now = [(step.sibling(RECORDS), resources.content_of(population, step.secret))]
-    return not_as_stated(step.instance, step.key, _POPULATION_TAKEN_IN, now)
+    return not_as_stated(Current(step.instance, step.key), _POPULATION_TAKEN_IN, now)
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])

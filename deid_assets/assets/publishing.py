@@ -87,27 +87,25 @@ def last_levels(workplace: resources.Workplace, policy: AnyPolicy) -> Mapping[st
 
 def common_refusals(step: Step[AnyPolicy], evidence: tuple[Evidence, ...]) -> list[Refusal]:
     """Reasons to refuse any release, with its evidence as stored: failed checks, and anything that is not as it was made."""
-    policy, instance, delivery = step.policy, step.instance, step.key
+    policy, log = step.policy, event_log.Current(step.instance, step.key)
     keys = upstream(policy, step.own)
     fingerprints = [(key, resources.content_of(step.table(key.path[-1]), step.secret)) for key in keys]
     found = vacuity_refusals(policy, evidence)
-    found += event_log.not_as_stated(
-        instance, delivery, event_log.EVIDENCE, [(step.sibling(item.asset), item.digest()) for item in evidence]
-    )
-    found += event_log.witness(instance, gating_checks(policy, step.own), delivery, step.context.run.run_id)
-    found += _stale_inputs(step)
-    found += event_log.stale_stages(instance, stages_before(policy, step.own), delivery)
-    found += event_log.not_as_stated(instance, delivery, event_log.TABLE, fingerprints)
-    found += _policy_refusals(step)
+    found += event_log.not_as_stated(log, event_log.EVIDENCE, [(step.sibling(item.asset), item.digest()) for item in evidence])
+    found += event_log.witness(log, gating_checks(policy, step.own), step.context.run.run_id)
+    found += _stale_inputs(step, log)
+    found += event_log.stale_stages(log, stages_before(policy, step.own))
+    found += event_log.not_as_stated(log, event_log.TABLE, fingerprints)
+    found += _policy_refusals(step, log)
     found += acceptance_refusals(step.home, policy, evidence)
-    return found + _delivery_refusals(step)
+    return found + _delivery_refusals(step, log)
 
 
-def _stale_inputs(step: Step[AnyPolicy]) -> list[Refusal]:
+def _stale_inputs(step: Step[AnyPolicy], log: event_log.Current) -> list[Refusal]:
     policy, secret = step.policy, step.secret
     keys = upstream(policy, step.own)
     must_be_made_under = {key: resources.made_under(policy, secret, *made_from(policy, key.path[-1])) for key in keys}
-    return event_log.stale_inputs(step.instance, must_be_made_under, step.key)
+    return event_log.stale_inputs(log, must_be_made_under)
 
 
 @contextmanager
@@ -136,7 +134,8 @@ def _telling_changed_policies(step: Step[AnyPolicy]) -> Iterator[None]:
     except (DeidError, dg.Failure):
         raise
     except Exception:
-        stale = [one.name for one in _stale_inputs(step) if one.rule == "stale_policy"]
+        found = _stale_inputs(step, event_log.Current(step.instance, step.key))
+        stale = [one.name for one in found if one.rule == "stale_policy"]
         if not stale:
             raise
         raise ReleaseError(
@@ -194,7 +193,9 @@ def publish(step: Step[AnyPolicy], releases: Releases, staging: Staging, passed:
     tables = PublishedTables.of(step, staging)
     # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
     own = step.own
-    versions = event_log.data_versions(step.instance, [*upstream(policy, own), *stages_before(policy, own)], step.key)
+    versions = event_log.data_versions(
+        event_log.Current(step.instance, step.key), [*upstream(policy, own), *stages_before(policy, own)]
+    )
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
     if delivery_version(digest) not in versions.values():
@@ -399,7 +400,7 @@ def read_evidence(assessments: Iterable[Table]) -> tuple[tuple[Evidence, ...], l
     return tuple(found), refusals
 
 
-def _policy_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
+def _policy_refusals(step: Step[AnyPolicy], log: event_log.Current) -> list[Refusal]:
     """Refuse if the judging policy differs, byte by byte, from the measuring one, or if its files have changed."""
     policy = step.policy
     found = [
@@ -412,7 +413,7 @@ def _policy_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
     ]  # fmt: skip
     reading = resources.policy_reading(policy, step.secret)
     measured = [(step.sibling(name), reading) for name in stages_of(policy)["assessment"]]
-    found += event_log.not_as_stated(step.instance, step.key, event_log.POLICY_TEXT, measured)
+    found += event_log.not_as_stated(log, event_log.POLICY_TEXT, measured)
     if not _is_still(policy, step.workplace):
         found.append(Refusal("changed_policy", policy.name, None, None, f"policy {policy.name}: {_POLICY_CHANGED}"))
     return found
@@ -429,10 +430,10 @@ def _is_still(policy: AnyPolicy, workplace: resources.Workplace) -> bool:
         return False
 
 
-def _delivery_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
+def _delivery_refusals(step: Step[AnyPolicy], log: event_log.Current) -> list[Refusal]:
     """Refuse if the delivery's files have changed since intake: the manifest would name data that was never judged."""
     taken_in = [step.sibling(name) for name in stages_of(step.policy)["intake"]]
-    versions = event_log.data_versions(step.instance, taken_in, step.key)
+    versions = event_log.data_versions(log, taken_in)
     if set(versions.values()) == {delivery_version(step.delivery.digest())}:
         return []
     text = "the delivery's files changed after they were taken in; take them in again"

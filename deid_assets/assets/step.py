@@ -134,8 +134,8 @@ class Step(Generic[P]):
         key, secret, policy = self.sibling(name), self.secret, self.policy
         made_under = {one: resources.made_under(policy, secret, *made_from(policy, one.path[-1])) for one in (key, *beside)}
         content = [(key, resources.content_of(self.table(name), secret))]
-        wrong = event_log.stale_inputs(self.instance, made_under, self.key)
-        wrong += event_log.not_as_stated(self.instance, self.key, event_log.TABLE, content)
+        log = event_log.Current(self.instance, self.key)
+        wrong = event_log.stale_inputs(log, made_under) + event_log.not_as_stated(log, event_log.TABLE, content)
         if texts := [one.text for one in wrong if one.name == name]:
             raise StoreError("; ".join(texts))
 

@@ -5,7 +5,7 @@ every gating check passed for this partition on the current materialization.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
 
@@ -24,8 +24,34 @@ from deid_assets.release.journal.chain import JOURNAL_HEAD, Journal, unknown_to
 from deid_assets.release.lineage.graph import Evaluated, Lineage, Materialized, RecordedRelease, RecordedRun, lineage_of
 
 
-def witness(instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str, run_id: str) -> list[Refusal]:
-    """Refuse unless every check passed for this partition on the asset's current materialization.
+def current_materialization(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> dg.EventLogRecord | None:
+    """The newest materialization of an asset for a partition."""
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), limit=1
+    ).records
+    return records[0] if records else None
+
+
+@dataclass(frozen=True)
+class Current:
+    """The newest materialization of each asset for a delivery, read when it is first asked for.
+
+    A gate asks of each several times, and while it judges no other run can write the store of the delivery.
+    """
+
+    instance: dg.DagsterInstance
+    partition: str
+    _read: dict[dg.AssetKey, dg.EventLogRecord | None] = field(default_factory=dict)
+
+    def of(self, key: dg.AssetKey) -> dg.EventLogRecord | None:
+        """That of an asset; None if it has none."""
+        if key not in self._read:
+            self._read[key] = current_materialization(self.instance, key, self.partition)
+        return self._read[key]
+
+
+def witness(log: Current, checks: Iterable[dg.AssetCheckKey], run_id: str) -> list[Refusal]:
+    """Refuse unless every check passed for the delivery on the asset's current materialization.
 
     A planned evaluation that never began is no evidence: a run that was locked out, or killed before it reached the
     check, leaves one behind. The following count against a check:
@@ -39,26 +65,16 @@ def witness(instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], pa
     ----------
     checks
         The gating checks.
-    partition
-        The delivery.
     run_id
         The run that asks.
     """
     found = []
     for key in checks:
-        problem = _problem(instance, key, partition, run_id)
+        problem = _problem(log, key, run_id)
         if problem:
             name = f"{key.asset_key.path[-1]}/{key.name}"
             found.append(_refused("check_not_passed", name, problem))
     return found
-
-
-def current_materialization(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> dg.EventLogRecord | None:
-    """The newest materialization of an asset for a partition."""
-    records = instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), limit=1
-    ).records
-    return records[0] if records else None
 
 
 def _refused(rule: str, name: str, problem: str) -> Refusal:
@@ -69,19 +85,20 @@ _Status = AssetCheckExecutionRecordStatus
 _PAGE = 20
 
 
-def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str, run_id: str) -> str | None:
-    materialization = current_materialization(instance, key.asset_key, partition)
+def _problem(log: Current, key: dg.AssetCheckKey, run_id: str) -> str | None:
+    instance, partition, materialization = log.instance, log.partition, log.of(key.asset_key)
     if materialization is None:
         return "its asset has never been materialized for this delivery"
     current = materialization.storage_id
-    passed = next((r for r in _records(instance, key, partition, _Status.SUCCEEDED) if _target(r) == current), None)
+    records = list(_records(instance, key, partition, _Status.SUCCEEDED, _Status.FAILED, _Status.PLANNED))
+    passed = next((one for one in records if one.status == _Status.SUCCEEDED and _target(one) == current), None)
     # A record's number shows when its evaluation was planned, not when it ended. The evaluation planned first may have
     # ended last, so a failure of the current materialization counts in any order.
     newest = passed.id if passed else 0
-    for record in _records(instance, key, partition, _Status.FAILED):
+    for record in (one for one in records if one.status == _Status.FAILED):
         if _target(record) == current or (_target(record) is None and record.id > newest):
             return "the check did not pass"
-    for record in _records(instance, key, partition, _Status.PLANNED):
+    for record in (one for one in records if one.status == _Status.PLANNED):
         if record.run_id == run_id:
             return "the check has not finished in this run"
         began = _began(instance, record)
@@ -89,7 +106,7 @@ def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str
             return "the check started again and has no result"
     if passed is not None:
         return None
-    evaluated = next(_records(instance, key, partition, _Status.SUCCEEDED, _Status.FAILED), None)
+    evaluated = any(one.status != _Status.PLANNED for one in records)
     return "the check judged an earlier materialization" if evaluated else "the check has never run for this delivery"
 
 
@@ -133,7 +150,7 @@ _DATA_VERSION = "dagster/data_version"
 _INPUT_EVENT = "dagster/input_event_pointer/"
 
 
-def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, str], partition: str) -> list[Refusal]:
+def stale_inputs(log: Current, made_under: Mapping[dg.AssetKey, str]) -> list[Refusal]:
     """Refuse assets made from inputs other than the current ones, or under another text of the policy.
 
     Materializing some of the assets leaves the others unchanged. A candidate made before its claims were taken in again
@@ -144,7 +161,7 @@ def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, 
     made_under
         For every asset before the release, the digest of the policy sections that it must have been made with.
     """
-    records = {key.to_user_string(): current_materialization(instance, key, partition) for key in made_under}
+    records = {key.to_user_string(): log.of(key) for key in made_under}
     found = []
     for key, expected in made_under.items():
         name, short = key.to_user_string(), key.path[-1]
@@ -165,9 +182,7 @@ def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, 
     return found
 
 
-def stale_stages(
-    instance: dg.DagsterInstance, stages: Mapping[dg.AssetKey, Iterable[dg.AssetKey]], partition: str
-) -> list[Refusal]:
+def stale_stages(log: Current, stages: Mapping[dg.AssetKey, Iterable[dg.AssetKey]]) -> list[Refusal]:
     """Refuse stages that do not stand for the tables that are there.
 
     A release depends on the assets of stages, and these on their tables. If a table was made again after its stage, the log
@@ -181,13 +196,13 @@ def stale_stages(
     found = []
     for stage, tables in stages.items():
         short = stage.path[-1]
-        record = current_materialization(instance, stage, partition)
+        record = log.of(stage)
         if record is None or record.asset_materialization is None:
             found.append(_refused("missing_asset", short, "this stage has never been materialized for this delivery"))
             continue
         tags = record.asset_materialization.tags or {}
         for table in tables:
-            current = current_materialization(instance, table, partition)
+            current = log.of(table)
             pointer = tags.get(f"{_INPUT_EVENT}{table.to_user_string()}")
             if current is None or pointer != str(current.storage_id):
                 text = f"this stage was not made from the current {table.path[-1]}; materialize the stage again"
@@ -275,9 +290,7 @@ EVIDENCE = Stated("evidence_digest", "edited_evidence", "the stored evidence is 
 """Evidence is what its asset measured."""
 
 
-def not_as_stated(
-    instance: dg.DagsterInstance, partition: str, stated: Stated, now: Iterable[tuple[dg.AssetKey, str | None]]
-) -> list[Refusal]:
+def not_as_stated(log: Current, stated: Stated, now: Iterable[tuple[dg.AssetKey, str | None]]) -> list[Refusal]:
     """Refuse assets whose current materialization is missing, or does not state what is so now.
 
     Parameters
@@ -287,18 +300,18 @@ def not_as_stated(
     """
     found = []
     for key, fingerprint in now:
-        record = current_materialization(instance, key, partition)
+        record = log.of(key)
         told = record.asset_materialization.metadata.get(stated.entry) if record and record.asset_materialization else None
         if told is None or fingerprint is None or told.value != fingerprint:
             found.append(_refused(stated.rule, stated.about or key.path[-1], stated.problem))
     return found
 
 
-def data_versions(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], partition: str) -> dict[str, str]:
+def data_versions(log: Current, keys: Iterable[dg.AssetKey]) -> dict[str, str]:
     """The current data version of each asset: the lineage of a release."""
     versions = {}
     for key in keys:
-        record = current_materialization(instance, key, partition)
+        record = log.of(key)
         tags = (record.asset_materialization.tags or {}) if record and record.asset_materialization else {}
         versions[key.path[-1]] = tags.get(_DATA_VERSION, "unknown")
     return versions

@@ -99,13 +99,13 @@ def log():
                 instance.report_runless_asset_event(event)
 
             def problems(self, partition="first", keys=(CHECK,), run_id="the run that asks"):
-                found = event_log.witness(instance, keys, partition, run_id)
+                found = event_log.witness(event_log.Current(instance, partition), keys, run_id)
                 assert all(refusal.rule == "check_not_passed" for refusal in found)
                 return [refusal.text.split(": ", 1)[1] for refusal in found]
 
             def stale(self, partition="first", **made_under):
                 wanted = {key: made_under.get(key.path[-1], "this policy") for key in (CLAIMS, CANDIDATE)}
-                found = event_log.stale_inputs(instance, wanted, partition)
+                found = event_log.stale_inputs(event_log.Current(instance, partition), wanted)
                 return [(refusal.rule, refusal.name) for refusal in found]
 
         yield Log()
@@ -289,7 +289,7 @@ def test_the_current_materialization_is_the_newest_of_the_delivery(log):
 
 def test_the_lineage_names_the_data_version_of_every_asset(log):
     log.run(claims)
-    found = event_log.data_versions(log.instance, [CLAIMS, CANDIDATE], "first")
+    found = event_log.data_versions(event_log.Current(log.instance, "first"), [CLAIMS, CANDIDATE])
     assert found["candidate"] == "unknown" and len(found["claims"]) > 8
 
 
@@ -320,7 +320,10 @@ class TestStages:
     """A release is made from its stages, and a stage must have been made from the tables that are there."""
 
     def problems(self, log, partition="first"):
-        return [(one.rule, one.text) for one in event_log.stale_stages(log.instance, {STAGE: [CLAIMS, CANDIDATE]}, partition)]
+        return [
+            (one.rule, one.text)
+            for one in event_log.stale_stages(event_log.Current(log.instance, partition), {STAGE: [CLAIMS, CANDIDATE]})
+        ]
 
     def test_a_stage_of_the_current_tables_is_accepted(self, log):
         assert log.run(claims, candidate, stage).success
