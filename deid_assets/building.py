@@ -38,7 +38,7 @@ from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.kinds import AnyPolicy, Kind
-from deid_assets.policy.loading import policies_in
+from deid_assets.policy.loading import policy_called
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import POLICY_TAG, PUBLISHED, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
@@ -105,8 +105,7 @@ def build_definitions(
 def _chosen(home: Home, names: Collection[str] | None) -> list[AnyPolicy]:
     """The policies with these names, or all that are in use; the log says which of those cannot be used, and why."""
     if names is not None:
-        known = policies_in(home.policies)
-        return [known.called(name) for name in names]
+        return [policy_called(name, home.policies) for name in names]
     used = policies_in_use(home)
     for why in used.unusable.values():
         _LOG.warning("%s", why)
