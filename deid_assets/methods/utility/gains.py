@@ -118,13 +118,16 @@ def member_losses(
     splits = [(np.flatnonzero(fold != own), np.flatnonzero(fold == own)) for fold in folds for own in np.unique(fold)]
     asked = [(of, targets, *split) for split in splits for of in features]
     found = np.zeros((len(targets), len(row_member), 1 + len(features)))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
         fitted = pool.map(_fitted, *zip(*asked, strict=True))
         for train, held in splits:
             constants = [np.full(len(held), target.truth[train].mean()) for target in targets]
             for place, predicted in enumerate([constants, *(next(fitted) for _ in features)]):
                 for target, numbers, losses in zip(targets, predicted, found, strict=True):
                     losses[held, place] += _loss(numbers, target, held, len(train)) / len(folds)
+    finally:
+        pool.shutdown(cancel_futures=True)  # of a step that is interrupted, nothing more begins
     members = int(row_member.max(initial=-1)) + 1
     return [np.stack([np.bincount(row_member, one, members) for one in losses.T], axis=1) for losses in found]
 
