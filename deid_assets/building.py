@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 
 import dagster as dg
+from pandera.ibis import DataFrameSchema
 
 from deid_assets.assets import (
     accounting,
@@ -42,7 +43,6 @@ from deid_assets.policy.loading import policy_called
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import POLICY_TAG, PUBLISHED, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
-from deid_assets.schemas.contract import Contract
 from deid_assets.stages import RELEASE, asset_of
 from deid_assets.store.home import Home
 
@@ -236,7 +236,7 @@ def automation_of(workplace: Workplace, part: PolicyParts, use: Use, job: Unreso
 def specialize(
     spec: dg.AssetSpec,
     policy: AnyPolicy,
-    contracts: Mapping[str, Contract],
+    contracts: Mapping[str, DataFrameSchema],
     partitions_def: dg.PartitionsDefinition,
     fresh_days: int | None = None,
 ) -> dg.AssetSpec:

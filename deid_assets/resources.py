@@ -16,6 +16,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.membership_changes import Leavers
@@ -32,7 +33,6 @@ from deid_assets.release.event_log import current_materialization
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.registry.chain import Registry
-from deid_assets.schemas.contract import Contract
 from deid_assets.sources.delivery import Delivery, SourceOptions
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.sources.upstream import Copies
@@ -572,20 +572,20 @@ def asset_key_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionConte
     return key
 
 
-def column_schema(contract: Contract) -> dg.TableSchema:
+def column_schema(contract: DataFrameSchema) -> dg.TableSchema:
     """A contract's columns for the UI: type, meaning, role, unit, constraints."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 name=name,
-                type=column.dtype,
+                type=str(column.dtype),
                 description=column.description,
                 constraints=dg.TableColumnConstraints(
                     nullable=column.nullable,
-                    unique=(name,) in contract.keys,
-                    other=[rule.name for rule in column.rules],
+                    unique=name in (contract.unique or []) and len(contract.unique or []) == 1,
+                    other=[str(check.error) for check in column.checks if check.error],
                 ),
-                tags={"role": column.role.replace(" ", "_")} | ({"unit": column.unit.replace(" ", "_")} if column.unit else {}),
+                tags={key: value.replace(" ", "_") for key, value in (column.metadata or {}).items() if value},
             )
             for name, column in contract.columns.items()
         ]

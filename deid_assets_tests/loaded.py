@@ -21,7 +21,7 @@ SECONDS = 3_000
 """A program that takes longer hangs, and is ended by SIGALRM."""
 _LOADED = (
     "deid_assets.command_line.run", "deid_assets_tests.scenarios.signaled",
-    "matplotlib.figure", "scipy.stats",
+    "ibis.backends.duckdb", "matplotlib.figure", "scipy.stats",
 )  # fmt: skip
 """What a run loads at some time."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}

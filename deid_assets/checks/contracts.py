@@ -1,8 +1,9 @@
 """Contracts between stages: each row of an asset's table meets what is declared of its columns."""
 
 import dagster as dg
+from pandera.ibis import DataFrameSchema
 
-from deid_assets.schemas.contract import Contract, violations
+from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table
 
 
@@ -11,7 +12,7 @@ def contract_check_name(asset: str) -> str:
     return f"{asset}_keeps_contract"
 
 
-def keeps_contract(table: Table, contract: Contract) -> dg.AssetCheckResult:
+def keeps_contract(table: Table, contract: DataFrameSchema) -> dg.AssetCheckResult:
     """Hold a table against its contract; what breaks it is counted by column and rule."""
     broken = violations(table, contract)
     numbers = {"measured": sum(broken.values()), "threshold": 0, **broken}

@@ -1,13 +1,16 @@
 """Contracts of the release: its columns, and the values that the policy's hierarchies allow in them."""
 
+import ibis.expr.datatypes as dt
+from pandera.ibis import Check, Column, DataFrameSchema
+
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, EVENT_TABLE, YEARS
-from deid_assets.schemas.contract import Column, Contract, Role, Rule, column, contract, days, matching, one_of, pseudonym, text
+from deid_assets.schemas.contract import Role, column, contract, days, one_of, pseudonym, text
 
 
-def release_contracts(policy: Policy) -> dict[str, Contract]:
+def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     """The contracts of the tables that a policy publishes, by the name of their asset."""
     members = {name: _quasi_identifier(policy, column) for column, name in policy.member_names.items()}
     member = pseudonym("pseudonym of the member")
@@ -35,7 +38,7 @@ def release_contracts(policy: Policy) -> dict[str, Contract]:
         **{qi.release_as: _quasi_identifier(policy, qi.column) for qi in policy.quasi_identifiers.claims},
         "PayDelay": text(
             "days from service to payment, top-coded",
-            matching(r"[0-9]+\+?", "a number, or a number and +"),
+            Check.str_matches(r"^[0-9]+\+?$", error="a number, or a number and +"),
             nullable=True,
             unit="days",
         ),
@@ -45,7 +48,7 @@ def release_contracts(policy: Policy) -> dict[str, Contract]:
             Role.SENSITIVE_ATTRIBUTE,
             nullable=True,
         ),
-        "SupLOS": column("TINYINT", Role.OTHER, "1 if a length of stay is withheld", one_of([0, 1], "0 or 1")),
+        "SupLOS": column(dt.int8, Role.OTHER, "1 if a length of stay is withheld", one_of([0, 1], "0 or 1")),
         **{name: _attribute(policy, column) for name, column in policy.attribute_names.items()},
         **_connected(policy),
     }
@@ -68,7 +71,7 @@ def _claim_year(policy: Policy) -> Column:
     of_member = policy.dates is not None and policy.dates.format != "dates"
     return text(
         "year counted from the member's first service; blank where a claim has no date" if of_member else "claim year",
-        matching(r"Y[1-9][0-9]?", "Y and the number of the year"),
+        Check.str_matches(r"^Y[1-9][0-9]?$", error="Y and the number of the year"),
         nullable=of_member,
     )
 
@@ -92,7 +95,7 @@ def _connected(policy: Policy) -> dict[str, Column]:
 
 def _date_or_days(policy: Policy, of_date: str, of_days: str) -> Column:
     if policy.dates_section.format == "dates":
-        return column("DATE", Role.QUASI_IDENTIFIER, f"date {of_date}", nullable=True)
+        return column(dt.date, Role.QUASI_IDENTIFIER, f"date {of_date}", nullable=True)
     return days(Role.QUASI_IDENTIFIER, f"days {of_days}")
 
 
@@ -105,12 +108,12 @@ def _attribute(policy: Policy, name: str) -> Column:
     """A declared column that is published as it was made."""
     declared = policy.column(name)
     if declared.limits is not None:
-        return text(declared.meaning, matching(r"[0-9]+", "a whole number"), nullable=True)
+        return text(declared.meaning, Check.str_matches(r"^[0-9]+$", error="a whole number"), nullable=True)
     rules = [] if declared.values is None else [one_of(declared.values, "a declared value")]
     return text(declared.meaning, rules, nullable=True)
 
 
-def _allowed_days(policy: Policy) -> list[Rule]:
+def _allowed_days(policy: Policy) -> list[Check]:
     """The labels of both years.
 
     The class that top-coding opens upwards is written '8+' instead of '8-14', and '15' instead of '15+' if all labels
@@ -128,7 +131,7 @@ def _allowed_days(policy: Policy) -> list[Rule]:
     return [one_of(sorted(labels | opened | numbers), "a label of the hierarchy")]
 
 
-def allowed_labels(hierarchy: Hierarchy) -> list[Rule]:
+def allowed_labels(hierarchy: Hierarchy) -> list[Check]:
     """The labels of every level, if the hierarchy lists them."""
     labels = _labels(hierarchy)
     return [] if labels is None else [one_of(sorted(labels), "a label of the hierarchy")]

@@ -1,20 +1,10 @@
 """Contracts of a cohort's assets; their columns are those of the policy."""
 
+import ibis.expr.datatypes as dt
+from pandera.ibis import Column, DataFrameSchema
+
 from deid_assets.policy.cohort import ATTRIBUTES, CohortPolicy
-from deid_assets.schemas.contract import (
-    Column,
-    Contract,
-    Role,
-    column,
-    contract,
-    count,
-    flag,
-    identifier,
-    measure,
-    one_of,
-    text,
-    within,
-)
+from deid_assets.schemas.contract import Role, column, contract, count, flag, identifier, measure, one_of, text, within
 from deid_assets.schemas.counts import CONTRACTS as COUNTS
 from deid_assets.schemas.release import RELEASE, evidence_contract
 from deid_assets.sources.census import LAST_AGE
@@ -24,7 +14,7 @@ _AGE = within(0, LAST_AGE)
 
 QUARANTINED_PEOPLE = contract(
     {
-        "record": column("BIGINT", Role.DIRECT_IDENTIFIER, "row of the file, from 1", within(1, None)),
+        "record": column(dt.int64, Role.DIRECT_IDENTIFIER, "row of the file, from 1", within(1, None)),
         "source_column": text("column at fault"),
         "rule": text("the rule that it breaks"),
     }
@@ -47,7 +37,7 @@ POLICY_RISKS = contract(
     {
         "policy": text("policy on demographics"),
         "group": text("all, a state, or other states"),
-        "records": column("BIGINT", Role.MEASUREMENT, "people in the group", unit="people"),
+        "records": column(dt.int64, Role.MEASUREMENT, "people in the group", unit="people"),
         "measure": text("measure of risk"),
         "decides": flag("whether the policy names it as deciding"),
         "percent": measure("expected risk in per cent; empty: not shown", nullable=True, unit="per cent"),
@@ -72,7 +62,7 @@ POLICY_FRONTIER = contract(
 )
 
 
-def cohort_contracts(policy: CohortPolicy) -> dict[str, Contract]:
+def cohort_contracts(policy: CohortPolicy) -> dict[str, DataFrameSchema]:
     """The contract of every asset of a cohort policy, by its name."""
     return {
         "cohort_people": _people(policy),
@@ -88,11 +78,11 @@ def cohort_contracts(policy: CohortPolicy) -> dict[str, Contract]:
     }
 
 
-def release_people_contract(policy: CohortPolicy) -> Contract:
+def release_people_contract(policy: CohortPolicy) -> DataFrameSchema:
     """The contract of the published table: pseudonyms, demographics at the policy's levels, and attributes."""
     person = policy.columns.person.release_as
     levels = policy.demographic_policy.levels
-    pseudonym = {} if person is None else {person: column("BIGINT", Role.PSEUDONYM, "pseudonym of the person")}
+    pseudonym = {} if person is None else {person: column(dt.int64, Role.PSEUDONYM, "pseudonym of the person")}
     labels = {
         released: text(f"{name}, at the level {levels[name]}", role=Role.QUASI_IDENTIFIER)
         for name, released in policy.demographic_columns.items()
@@ -100,29 +90,29 @@ def release_people_contract(policy: CohortPolicy) -> Contract:
     return contract({**pseudonym, **labels, **_attributes(policy)}, unique=[] if person is None else [person])
 
 
-def _people(policy: CohortPolicy) -> Contract:
+def _people(policy: CohortPolicy) -> DataFrameSchema:
     own = policy.columns
     columns = {
-        "record": column("BIGINT", Role.DIRECT_IDENTIFIER, "row of the file, from 1", within(1, None)),
+        "record": column(dt.int64, Role.DIRECT_IDENTIFIER, "row of the file, from 1", within(1, None)),
         "person": identifier("identifier as delivered"),
-        "age": column("BIGINT", Role.QUASI_IDENTIFIER, "age in completed years", _AGE, unit="years"),
+        "age": column(dt.int64, Role.QUASI_IDENTIFIER, "age in completed years", _AGE, unit="years"),
         "sex": text("sex", _SEX, Role.QUASI_IDENTIFIER),
         **({"race": text("race of the census", role=Role.QUASI_IDENTIFIER)} if own.race else {}),
         "state": text("postal code of the state", role=Role.QUASI_IDENTIFIER),
         **{name: text(f"{name} as delivered", role=Role.QUASI_IDENTIFIER) for name in _places(policy)},
-        **({"date": column("DATE", Role.QUASI_IDENTIFIER, "date", nullable=True)} if own.date else {}),
+        **({"date": column(dt.date, Role.QUASI_IDENTIFIER, "date", nullable=True)} if own.date else {}),
     }
     return contract(columns | _attributes(policy), unique=[["record"], ["person"]])
 
 
-def _population(policy: CohortPolicy) -> Contract:
+def _population(policy: CohortPolicy) -> DataFrameSchema:
     keys = {
         "state": text("postal code of the state"),
         **{name: text(f"{name} of the table") for name in _places(policy)},
         "sex": text("sex", _SEX),
         "race": text("race"),
-        "age_from": column("BIGINT", Role.OTHER, "first age of the row", _AGE, unit="years"),
-        "age_to": column("BIGINT", Role.OTHER, "last age of the row", _AGE, unit="years"),
+        "age_from": column(dt.int64, Role.OTHER, "first age of the row", _AGE, unit="years"),
+        "age_to": column(dt.int64, Role.OTHER, "last age of the row", _AGE, unit="years"),
     }
     return contract(
         {

@@ -1,16 +1,24 @@
 """How to define a contract, and how to check a table against it inside DuckDB."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Literal
+
+import duckdb
+import ibis
+import ibis.expr.datatypes as dt
+import ibis.expr.operations as ops
+import ibis.expr.types as ir
+import pandas as pd
+import pandera.backends.ibis.builtin_checks  # before any contract copies its rules, which then know ibis
+import pandera.errors
+from pandera.api.ibis.types import IbisData
+from pandera.backends.ibis.checks import IbisCheckBackend
+from pandera.config import ValidationDepth, config_context
+from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.methods.preparation.pseudonyms import DIGITS
 from deid_assets.sources.delivery import MOST_YEARS
-from deid_assets.store.tables import Table, connect, literal, quoted
-
-Type = Literal["BIGINT", "BOOLEAN", "DATE", "DOUBLE", "INTEGER", "TINYINT", "VARCHAR"]
-"""Types of columns, as DuckDB calls them."""
+from deid_assets.store.tables import Table, connect, quoted
 
 
 class Role(StrEnum):
@@ -24,87 +32,35 @@ class Role(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What a value of a column must be.
-
-    Attributes
-    ----------
-    name
-        In words, after "must be".
-    sql
-        The condition, after the column's name.
-    """
-
-    name: str
-    sql: str
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a contract: its type, its role, what it means, and its allowed values.
-
-    Attributes
-    ----------
-    nullable
-        Whether values may be missing; those that are break no rule.
-    """
-
-    dtype: Type
-    role: Role
-    description: str
-    rules: tuple[Rule, ...] = ()
-    nullable: bool = False
-    unit: str = ""
-
-    def broken(self, name: str) -> list[tuple[str, str]]:
-        """The name of each rule, and the condition of the rows that break it."""
-        missing = f"{name} IS NULL OR isnan({name})" if self.dtype == "DOUBLE" else f"{name} IS NULL"
-        given = [(rule.name, f"{name} IS NOT NULL AND ({name} {rule.sql}) IS NOT TRUE") for rule in self.rules]
-        return given if self.nullable else [("not_nullable", missing), *given]
-
-
-@dataclass(frozen=True)
-class Contract:
-    """A contract: exactly these columns, and the keys of the table, each one or several columns."""
-
-    columns: Mapping[str, Column]
-    keys: tuple[tuple[str, ...], ...] = ()
-
-    def with_columns(self, further: Mapping[str, Column]) -> "Contract":
-        """The same contract, with further columns."""
-        return replace(self, columns={**self.columns, **further})
-
-
 def column(
-    dtype: Type,
+    dtype: dt.DataType,
     role: Role,
     description: str,
-    rules: Rule | Sequence[Rule] = (),
+    checks: Check | Sequence[Check] = (),
     *,
     nullable: bool = False,
     unit: str = "",
 ) -> Column:
-    """One column of a contract."""
-    return Column(dtype, role, description, (rules,) if isinstance(rules, Rule) else tuple(rules), nullable, unit)
+    """One column of a contract: its type, its role, its unit, and its allowed values."""
+    return Column(
+        dtype,
+        list(checks) if isinstance(checks, Sequence) else [checks],
+        nullable=nullable,
+        description=description,
+        metadata={"role": role.value, "unit": unit},
+    )
 
 
-def within(least: float, most: float | None, name: str | None = None) -> Rule:
-    """The rule on numbers from one to another; None: without a largest."""
-    if most is None:
-        return Rule(name or f"at least {least}", f">= {least}")
-    return Rule(name or f"{least} to {most}", f"BETWEEN {least} AND {most}")
+def within(least: int, most: int | None) -> Check:
+    """The rule on whole numbers from one to another; None: without a largest."""
+    return (
+        Check.ge(least, error=f"at least {least}") if most is None else Check.in_range(least, most, error=f"{least} to {most}")
+    )
 
 
-def one_of(values: Iterable[object], what: str) -> Rule:
+def one_of(values: Iterable[object], what: str) -> Check:
     """The rule on values of which there are a few; `what` follows "must be"."""
-    listed = [literal(value) if isinstance(value, str) else str(value) for value in values]
-    return Rule(what, f"IN ({', '.join(listed) or 'NULL'})")
-
-
-def matching(pattern: str, what: str) -> Rule:
-    """The rule on texts that a regular expression describes from beginning to end; `what` follows "must be"."""
-    return Rule(what, f"SIMILAR TO {literal(pattern)}")
+    return Check.isin(list(values), error=what)
 
 
 YEAR_NUMBER = within(1, MOST_YEARS)
@@ -112,10 +68,10 @@ YEAR_NUMBER = within(1, MOST_YEARS)
 
 
 def text(
-    description: str, rules: Rule | Sequence[Rule] = (), role: Role = Role.OTHER, *, nullable: bool = False, unit: str = ""
+    description: str, rules: Check | Sequence[Check] = (), role: Role = Role.OTHER, *, nullable: bool = False, unit: str = ""
 ) -> Column:
     """A column of text."""
-    return column("VARCHAR", role, description, rules, nullable=nullable, unit=unit)
+    return column(dt.string, role, description, rules, nullable=nullable, unit=unit)
 
 
 def identifier(description: str, *, nullable: bool = False) -> Column:
@@ -125,31 +81,33 @@ def identifier(description: str, *, nullable: bool = False) -> Column:
 
 def pseudonym(description: str, *, nullable: bool = False) -> Column:
     """A column of the pseudonyms that stand for identifiers."""
-    rule = within(10 ** (DIGITS - 1), 10**DIGITS - 1, f"a pseudonym of {DIGITS} digits")
-    return column("BIGINT", Role.PSEUDONYM, description, rule, nullable=nullable)
+    rule = Check.in_range(10 ** (DIGITS - 1), 10**DIGITS - 1, error=f"a pseudonym of {DIGITS} digits")
+    return column(dt.int64, Role.PSEUDONYM, description, rule, nullable=nullable)
 
 
 def flag(description: str) -> Column:
     """A column of yes and no."""
-    return column("BOOLEAN", Role.OTHER, description)
+    return column(dt.boolean, Role.OTHER, description)
 
 
 def count(description: str, unit: str = "", *, least: int = 0, nullable: bool = False) -> Column:
     """A column of counts."""
-    return column("BIGINT", Role.MEASUREMENT, description, within(least, None), nullable=nullable, unit=unit)
+    return column(dt.int64, Role.MEASUREMENT, description, within(least, None), nullable=nullable, unit=unit)
 
 
 _FROM_0 = within(0, None)
 
 
-def number(description: str, rule: Rule = _FROM_0, dtype: Type = "BIGINT", *, nullable: bool = False, unit: str = "") -> Column:
+def number(
+    description: str, rule: Check = _FROM_0, dtype: dt.DataType = dt.int64, *, nullable: bool = False, unit: str = ""
+) -> Column:
     """A column of whole numbers that measure nothing, such as places and levels."""
     return column(dtype, Role.OTHER, description, rule, nullable=nullable, unit=unit)
 
 
-def measure(description: str, rules: Rule | Sequence[Rule] = (), *, nullable: bool = False, unit: str = "") -> Column:
+def measure(description: str, rules: Check | Sequence[Check] = (), *, nullable: bool = False, unit: str = "") -> Column:
     """A column of measured numbers that need not be whole."""
-    return column("DOUBLE", Role.MEASUREMENT, description, rules, nullable=nullable, unit=unit)
+    return column(dt.float64, Role.MEASUREMENT, description, rules, nullable=nullable, unit=unit)
 
 
 def share(description: str, unit: str = "share", *, nullable: bool = False) -> Column:
@@ -162,7 +120,7 @@ def quasi_identifier(
 ) -> Column:
     """A column that an adversary may know, blank if unknown: whole numbers within limits, one of some texts, or any text."""
     if limits is not None:
-        return column("INTEGER", Role.QUASI_IDENTIFIER, meaning, within(*limits), nullable=True, unit=unit)
+        return column(dt.int32, Role.QUASI_IDENTIFIER, meaning, within(*limits), nullable=True, unit=unit)
     listed = sorted(values or ())
     error = " or ".join(listed) if len(listed) < 4 else f"one of {len(listed)} values"
     return text(meaning, () if values is None else one_of(listed, error), Role.QUASI_IDENTIFIER, nullable=True)
@@ -170,24 +128,27 @@ def quasi_identifier(
 
 def days(role: Role, description: str) -> Column:
     """A column of days, blank if unknown."""
-    return column("INTEGER", role, description, within(0, None), nullable=True, unit="days")
+    return column(dt.int32, role, description, within(0, None), nullable=True, unit="days")
 
 
-def contract(columns: Mapping[str, Column], unique: Sequence[str] | Sequence[Sequence[str]] = ()) -> Contract:
-    """A contract; `unique` names the columns that together are a key, or several keys."""
-    keys = [tuple(key) for key in unique if not isinstance(key, str)]
-    return Contract(columns, tuple(keys or ([tuple(map(str, unique))] if unique else [])))
+def contract(columns: dict[str, Column], unique: Sequence[str] | Sequence[Sequence[str]] = ()) -> DataFrameSchema:
+    """A contract: exactly these columns. `unique` names the columns that together are a key, or several keys.
+
+    Uniqueness is defined for the whole table, because pandera ignores `unique` of a single column on DuckDB tables.
+    """
+    # Several keys are more than pandera takes; it is never asked, and `violations` reads either.
+    return DataFrameSchema(columns, strict=True, unique=list(unique) or None)  # type: ignore[arg-type]
 
 
-def domains_contract(quasi_identifier: Column, levels: int) -> Contract:
+def domains_contract(quasi_identifier: Column, levels: int) -> DataFrameSchema:
     """The contract of the values of quasi-identifiers, with their classes at so many levels."""
     return contract(
         {
             "quasi_identifier": quasi_identifier,
-            "base_code": number("number of the value, from 0", dtype="INTEGER"),
+            "base_code": number("number of the value, from 0", dtype=dt.int32),
             "value": text("the value as text; empty: it is missing", role=Role.QUASI_IDENTIFIER),
-            "level": number("level of the hierarchy", within(0, levels - 1), "INTEGER"),
-            "level_code": number("number of its class at this level, from 0", dtype="INTEGER"),
+            "level": number("level of the hierarchy", within(0, levels - 1), dt.int32),
+            "level_code": number("number of its class at this level, from 0", dtype=dt.int32),
             "label": text("what is published for it at this level; blank: nothing", role=Role.QUASI_IDENTIFIER, nullable=True),
         },
         # The kernel reads by number and the release by value: neither may be duplicated.
@@ -195,32 +156,113 @@ def domains_contract(quasi_identifier: Column, levels: int) -> Contract:
     )
 
 
-def violations(table: Table, expected: Contract) -> dict[str, int]:
+def violations(table: Table, expected: DataFrameSchema) -> dict[str, int]:
     """Check a table against its contract and count violations.
+
+    A table without rows must have the columns; no other rule can be broken.
 
     Returns
     -------
     dict of str to int
-        How many rows break each rule, by "column: rule"; empty if the contract is satisfied. Never a value. Rules on the values
-        of a column are not asked if it has another type.
+        How many rows break each rule, by "column: rule"; empty if the contract is satisfied. Never a value: pandera's
+        own errors contain the failing values, and only their counts are read here.
     """
-    kinds, rules = table.columns(), []
-    broken = {f"{name}: column_in_schema": 1 for name in kinds if name not in expected.columns}
-    for name, stated in expected.columns.items():
-        if kinds.get(name) == stated.dtype:
-            rules += [(f"{name}: {rule}", f"count(*) FILTER (WHERE {rows})") for rule, rows in stated.broken(quoted(name))]
-        else:
-            broken[f"{name}: dtype" if name in kinds else f"{name}: column_in_dataframe"] = 1
-    rules += [("table: multiple_fields_uniqueness", _repeated(table, key)) for key in expected.keys if set(key) <= set(kinds)]
-    if rules:
-        with connect(table.file, read_only=True) as connection:
-            (numbers,) = connection.execute(f"SELECT {', '.join(sql for _, sql in rules)} FROM {table.sql}").fetchall()
-        for (rule, _), number in zip(rules, numbers, strict=True):
-            broken[rule] = broken.get(rule, 0) + number
-    return {rule: number for rule, number in broken.items() if number}
+    with connect(table.file) as connection:
+        filled = connection.execute(f"SELECT 1 FROM {table.sql} LIMIT 1").fetchone() is not None
+        expression = ibis.duckdb.from_connection(connection).table(table.name, database=table.schema)
+        broken = _broken_columns(expression, expected, filled)
+        keys = [key for key in _keys(expected) if set(key) <= set(expression.columns)]
+        repeated = sum(_repeated(connection, table, key) for key in keys)
+    return broken | {"table: multiple_fields_uniqueness": repeated} if repeated else broken
 
 
-def _repeated(table: Table, key: Sequence[str]) -> str:
-    """How many rows share their key with others, as a query of one number."""
+def _broken_columns(expression: ir.Table, expected: DataFrameSchema, filled: bool) -> dict[str, int]:
+    """Violations of single-column rules, without keys."""
+    found = _by_pandera(expression, expected, ValidationDepth.SCHEMA_ONLY)
+    # Without rows, DuckDB answers null to "do all rows satisfy the rule", which pandera takes for a no.
+    if not filled or (not found and _all_rules_hold(expression, expected)):
+        return found
+    return _by_pandera(expression, expected, ValidationDepth.SCHEMA_AND_DATA)
+
+
+def _all_rules_hold(expression: ir.Table, expected: DataFrameSchema) -> bool:
+    """Whether every row of a table with the right columns satisfies every rule, in one query.
+
+    Pandera compiles and runs a query for every rule, which takes most of the time of a contract. What each rule asks is
+    still pandera's. Only a clear yes to all of them counts; where rules are broken, pandera counts the rows.
+    """
+    held = []
+    for name, rules in expected.columns.items():
+        values = expression[name]
+        if not rules.nullable:
+            missing = values.isnull() | values.isnan() if values.type().is_floating() else values.isnull()
+            held.append((~missing).all())
+        for check in rules.checks:
+            satisfied = _satisfied(expression, name, check)
+            if satisfied is None:
+                return False
+            held.append(satisfied.all())
+    if not held:
+        return True
+    answers = expression.aggregate(**{f"rule_{i}": rule for i, rule in enumerate(held)}).to_pyarrow().to_pylist()
+    return len(answers) == 1 and all(answer is True for answer in answers[0].values())
+
+
+def _satisfied(expression: ir.Table, name: str, check: Check) -> ir.BooleanColumn | None:
+    """Whether each row satisfies a rule, as a column of the table itself; None if the rule does not answer row by row.
+
+    Pandera's own rules return a projection of the table, which pandera joins to the table again.
+    """
+    if check.element_wise:
+        return None
+    satisfied = IbisCheckBackend(check).check_fn(IbisData(expression, name))
+    if isinstance(satisfied, ir.Table) and satisfied.columns == (name,) and isinstance(satisfied.op(), ops.Project):
+        satisfied = satisfied.op().values[name].to_expr()
+    if not isinstance(satisfied, ir.BooleanColumn):
+        return None
+    return satisfied | expression[name].isnull() if check.ignore_na else satisfied
+
+
+def _by_pandera(expression: ir.Table, expected: DataFrameSchema, depth: ValidationDepth) -> dict[str, int]:
+    broken: dict[str, int] = {}
+    # Both settings are explicit, because the environment may tell pandera to check less, or nothing.
+    with config_context(validation_enabled=True, validation_depth=depth):
+        try:
+            DataFrameSchema(expected.columns, strict=bool(expected.strict)).validate(expression, lazy=True)
+        except pandera.errors.SchemaErrors as errors:
+            for error in errors.schema_errors:
+                rule = _rule(error)
+                broken[rule] = broken.get(rule, 0) + _count(error.failure_cases)
+    return broken
+
+
+def _keys(expected: DataFrameSchema) -> list[list[str]]:
+    """The keys of a contract, each as its columns."""
+    unique = expected.unique or []
+    return [unique] if unique and isinstance(unique[0], str) else unique
+
+
+def _repeated(connection: duckdb.DuckDBPyConnection, table: Table, key: Sequence[str]) -> int:
+    """Count the rows that share their key with others; a GROUP BY, because pandera's window takes twice the time."""
     columns = ", ".join(quoted(name) for name in key)
-    return f"(SELECT coalesce(sum(n), 0)::BIGINT FROM (SELECT count(*) AS n FROM {table.sql} GROUP BY {columns}) WHERE n > 1)"
+    ((repeated,),) = connection.execute(
+        f"""SELECT coalesce(sum(n), 0)::BIGINT
+            FROM (SELECT count(*) AS n FROM {table.sql} GROUP BY {columns} HAVING count(*) > 1)"""
+    ).fetchall()
+    return int(repeated)
+
+
+def _rule(error: pandera.errors.SchemaError) -> str:
+    check = error.check
+    rule = (check.error or check.name) if isinstance(check, Check) else str(check).split("(")[0]
+    if rule in ("column_in_schema", "column_in_dataframe"):  # here, and only here, the failure case is a column's name
+        return f"{error.failure_cases}: {rule}"
+    return f"{error.schema.name or 'table'}: {rule}"
+
+
+def _count(failure_cases: object) -> int:
+    if isinstance(failure_cases, ir.Table):
+        return int(failure_cases.count().execute())
+    if isinstance(failure_cases, (pd.DataFrame, pd.Series)):
+        return len(failure_cases)
+    return 1

@@ -1,8 +1,11 @@
 """Contracts of the counts stage, and of the files of counts that are published with a release."""
 
+import ibis.expr.datatypes as dt
+from pandera.ibis import Column, DataFrameSchema
+
 from deid_assets.methods.counts import cohort as counted
 from deid_assets.methods.counts.tables import HIDDEN, SMALL
-from deid_assets.schemas.contract import Column, Contract, Role, column, contract, count, measure, number, one_of, text, within
+from deid_assets.schemas.contract import Role, column, contract, count, measure, number, one_of, text, within
 
 _NAME = {
     "table": text(
@@ -33,7 +36,7 @@ CONTRACTS = {
     "published_counts": contract(
         {
             **_NAME,
-            "count": column("BIGINT", Role.MEASUREMENT, "protected count; blank where it is masked", nullable=True),
+            "count": column(dt.int64, Role.MEASUREMENT, "protected count; blank where it is masked", nullable=True),
             "mark": text("T: small; H: hidden", one_of([SMALL, HIDDEN], "T or H"), Role.MEASUREMENT, nullable=True),
             "sd": measure("standard deviation of the noise; blank where tables are masked", within(0, None), nullable=True),
             "draw": text("digest of the draw, for the budget", nullable=True),
@@ -52,7 +55,7 @@ _COUNT = "protected count, with noise possibly negative; blank where masked"
 
 def _shown(unit: str) -> dict[str, Column]:
     return {
-        "Count": column("BIGINT", Role.MEASUREMENT, _COUNT, nullable=True, unit=unit),
+        "Count": column(dt.int64, Role.MEASUREMENT, _COUNT, nullable=True, unit=unit),
         "Mark": text(
             "T: a count of 1 to one less than the threshold; H: any count, hidden so that others cannot be computed",
             one_of([SMALL, HIDDEN], "T or H"),
@@ -67,7 +70,7 @@ def _shown(unit: str) -> dict[str, Column]:
     }
 
 
-def files_of(unit: str, described: str) -> dict[str, Contract]:
+def files_of(unit: str, described: str) -> dict[str, DataFrameSchema]:
     """Return the contracts of the files of counts, by name.
 
     Parameters
@@ -81,7 +84,7 @@ def files_of(unit: str, described: str) -> dict[str, Contract]:
         "Attrition": contract(
             {
                 "Unit": text("what is counted", one_of([unit, "claims"], f"{unit} or claims")),
-                "Step": column("BIGINT", Role.OTHER, "order of the rows"),
+                "Step": column(dt.int64, Role.OTHER, "order of the rows"),
                 "Stage": text("the step"),
                 "Counted": text(
                     f"{unit} that remained after the step, or were excluded by it",
@@ -94,7 +97,7 @@ def files_of(unit: str, described: str) -> dict[str, Contract]:
         "Characteristics": contract(
             {
                 "Variable": text(f"a characteristic of the {described}"),
-                "Place": column("BIGINT", Role.OTHER, "order of the classes"),
+                "Place": column(dt.int64, Role.OTHER, "order of the classes"),
                 "Class": text("a class of the characteristic"),
                 **_shown(described),
                 "CumulativeShare": measure(
@@ -109,7 +112,7 @@ def files_of(unit: str, described: str) -> dict[str, Contract]:
             {
                 "Variable": text(f"a characteristic of the {described}"),
                 "Percentile": column(
-                    "BIGINT", Role.OTHER, f"percentage of {unit}", one_of(counted.PERCENTILES, "one of the percentiles")
+                    dt.int64, Role.OTHER, f"percentage of {unit}", one_of(counted.PERCENTILES, "one of the percentiles")
                 ),
                 "Class": text(
                     f"the first class up to which at least so many {unit} are, from the published counts; blank as above",
@@ -122,7 +125,7 @@ def files_of(unit: str, described: str) -> dict[str, Contract]:
         "Totals": contract(
             {
                 "Total": text(f"what is summed over the {described}, and by what"),
-                "Place": column("BIGINT", Role.OTHER, "order of the classes"),
+                "Place": column(dt.int64, Role.OTHER, "order of the classes"),
                 "Class": text("classes of the characteristics by which it is summed; all: over everybody"),
                 **_shown("sum of the values"),
             },

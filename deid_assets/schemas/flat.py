@@ -1,10 +1,11 @@
 """Contracts of a flat table's assets; their columns are those of the policy."""
 
+import ibis.expr.datatypes as dt
+from pandera.ibis import Column, DataFrameSchema
+
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.schemas.candidate import allowed_labels
 from deid_assets.schemas.contract import (
-    Column,
-    Contract,
     Role,
     column,
     contract,
@@ -29,14 +30,14 @@ QUARANTINED_RECORDS = contract(
     {
         "source_table": text("table of the delivery", one_of(["records", "population_records"], "a table")),
         "source_file": text("file of the delivery", nullable=True),
-        "source_row": column("BIGINT", Role.DIRECT_IDENTIFIER, "line of the file, or row where it has no lines", nullable=True),
+        "source_row": column(dt.int64, Role.DIRECT_IDENTIFIER, "line of the file, or row where it has no lines", nullable=True),
         "source_column": text("column at fault; empty: the whole line"),
         "rule": text("the rule that it breaks", one_of(_RULES, "a known rule")),
     }
 )
 
 SUPPRESSED_RECORDS = contract(
-    {"record": column("BIGINT", Role.DIRECT_IDENTIFIER, "number of a record that is left out")}, unique=["record"]
+    {"record": column(dt.int64, Role.DIRECT_IDENTIFIER, "number of a record that is left out")}, unique=["record"]
 )
 
 
@@ -44,7 +45,7 @@ _DECISIONS = ["candidate", "not_candidate"]
 _ASSESSMENTS = ("record_risk", "record_attribute_disclosure", "record_cross_release_risk", "count_disclosure_audit")
 
 
-def flat_contracts(policy: FlatPolicy) -> dict[str, Contract]:
+def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
     """The contract of every asset of a flat policy, by its name."""
     return {
         "records": _records(policy),
@@ -60,7 +61,7 @@ def flat_contracts(policy: FlatPolicy) -> dict[str, Contract]:
     }
 
 
-def release_records_contract(policy: FlatPolicy) -> Contract:
+def release_records_contract(policy: FlatPolicy) -> DataFrameSchema:
     """The contract of the published table: columns of the policy, and labels of its hierarchies."""
     quasi_identifiers = {
         qi.release_as: text(
@@ -74,12 +75,12 @@ def release_records_contract(policy: FlatPolicy) -> Contract:
     return contract({**quasi_identifiers, **_attributes(policy)})
 
 
-def _records(policy: FlatPolicy) -> Contract:
+def _records(policy: FlatPolicy) -> DataFrameSchema:
     quasi_identifiers = {
         qi.release_as: text(f"{qi.column}, as delivered", role=Role.QUASI_IDENTIFIER, nullable=True)
         for qi in policy.quasi_identifiers
     }
-    record = column("BIGINT", Role.DIRECT_IDENTIFIER, "number of the record", within(1, None))
+    record = column(dt.int64, Role.DIRECT_IDENTIFIER, "number of the record", within(1, None))
     persons = {} if policy.source.person is None else {PERSON: identifier("identifier of the record's person")}
     return contract({"record": record, **quasi_identifiers, **_attributes(policy), **persons}, unique=["record"])
 
@@ -91,13 +92,13 @@ def _attributes(policy: FlatPolicy) -> dict[str, Column]:
     }
 
 
-def _record_domains(policy: FlatPolicy) -> Contract:
+def _record_domains(policy: FlatPolicy) -> DataFrameSchema:
     names = [qi.release_as for qi in policy.quasi_identifiers]
     levels = max(policy.hierarchy(qi.hierarchy).levels for qi in policy.quasi_identifiers)
     return domains_contract(text("column of the release", one_of(names, "a quasi-identifier of the policy")), levels)
 
 
-def _record_lattice(policy: FlatPolicy) -> Contract:
+def _record_lattice(policy: FlatPolicy) -> DataFrameSchema:
     return contract(
         {
             "node": text("the levels of the node"),
@@ -112,12 +113,12 @@ def _record_lattice(policy: FlatPolicy) -> Contract:
     )
 
 
-def _record_generalization(policy: FlatPolicy) -> Contract:
+def _record_generalization(policy: FlatPolicy) -> DataFrameSchema:
     names = [qi.release_as for qi in policy.quasi_identifiers]
     return contract(
         {
             "column": text("column of the release", one_of(names, "a quasi-identifier of the policy")),
-            "level": number("its level", dtype="INTEGER"),
+            "level": number("its level", dtype=dt.int32),
             "level_name": text("name of the level"),
         },
         unique=["column"],

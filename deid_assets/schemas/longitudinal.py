@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import get_args
 
+import ibis.expr.datatypes as dt
+from pandera.ibis import Check, Column, DataFrameSchema
+
 from deid_assets.methods.disclosure.absence import NO_BOUND
 from deid_assets.methods.lattice.candidate_gates import REASONS as REASONS_OF_NODES
 from deid_assets.methods.lattice.choice import HIGH_RISK, WORST_CLASS
@@ -20,11 +23,7 @@ from deid_assets.reference.known_columns import KnownColumn
 from deid_assets.reference.tables import read_table
 from deid_assets.schemas.contract import (
     YEAR_NUMBER,
-    Column,
-    Contract,
     Role,
-    Rule,
-    Type,
     column,
     contract,
     count,
@@ -32,7 +31,6 @@ from deid_assets.schemas.contract import (
     domains_contract,
     flag,
     identifier,
-    matching,
     measure,
     number,
     one_of,
@@ -45,9 +43,9 @@ from deid_assets.schemas.contract import (
 from deid_assets.store.events import number_of
 
 _CODE = rf"((V[0-9]{{2}}|E[0-9]{{3}}|[0-9]{{3}})[0-9]{{0,2}}|{ICD10CM_PREFIX}[A-Z][0-9][0-9A-Z]{{1,5}})"
-_DIAGNOSIS = matching(_CODE, "dotless code of ICD-9-CM, or of ICD-10-CM with its system")
-_DIAGNOSES = matching(
-    f"{_CODE}( {_CODE})*", "dotless codes of ICD-9-CM, or of ICD-10-CM with their system, separated by blanks"
+_DIAGNOSIS = Check.str_matches(f"^{_CODE}$", error="dotless code of ICD-9-CM, or of ICD-10-CM with its system")
+_DIAGNOSES = Check.str_matches(
+    f"^{_CODE}( {_CODE})*$", error="dotless codes of ICD-9-CM, or of ICD-10-CM with their system, separated by blanks"
 )
 
 
@@ -61,8 +59,8 @@ DELIVERED_CLAIMS = contract(
         "provider_id": identifier("provider who gave care", nullable=True),
         "vendor_id": identifier("vendor who billed", nullable=True),
         "pcp_id": identifier("the member's primary care provider", nullable=True),
-        "year": number("claim year", YEAR_NUMBER, "INTEGER"),
-        "service_date": column("DATE", Role.DIRECT_IDENTIFIER, "date of service", nullable=True),
+        "year": number("claim year", YEAR_NUMBER, dt.int32),
+        "service_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of service", nullable=True),
         **{
             known.delivered_as: quasi_identifier(
                 f"{known.codes} code" if known.codes else known.meaning, known.limits, unit=known.unit
@@ -83,7 +81,7 @@ DELIVERED_CLAIMS = contract(
             nullable=True,
         ),
         **{
-            name: number(f"codes of the kind {kind} that cannot be read, and are blank", dtype="INTEGER", unit="codes")
+            name: number(f"codes of the kind {kind} that cannot be read, and are blank", dtype=dt.int32, unit="codes")
             for kind, name in known_columns.UNREADABLE.items()
         },
     },
@@ -95,7 +93,7 @@ CODES_OF_DECLARED = {
         "codes of declared columns, each behind its kind, separated by semicolons", role=Role.SENSITIVE_ATTRIBUTE, nullable=True
     ),
     known_columns.UNREADABLE_DECLARED: number(
-        "codes of declared columns that cannot be read, and are blank", dtype="INTEGER", unit="codes"
+        "codes of declared columns that cannot be read, and are blank", dtype=dt.int32, unit="codes"
     ),
 }
 """Columns of the claims where a policy declares columns of codes."""
@@ -110,8 +108,8 @@ INTAKE = {
                 for known in known_columns.MEMBERS.values()
                 if known.delivered_as is not None
             },
-            "birth_date": column("DATE", Role.DIRECT_IDENTIFIER, "date of birth", nullable=True),
-            "death_date": column("DATE", Role.DIRECT_IDENTIFIER, "date of death", nullable=True),
+            "birth_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of birth", nullable=True),
+            "death_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of death", nullable=True),
         },
         unique=["member_id"],
     ),
@@ -142,7 +140,7 @@ INTAKE = {
 }
 
 
-def _in(values: Iterable[str], what: str) -> Rule:
+def _in(values: Iterable[str], what: str) -> Check:
     listed = sorted(set(values))
     return one_of(listed, f"one of the {len(listed)} {what}")
 
@@ -178,9 +176,9 @@ def grouped_claims_columns() -> dict[str, Column]:
     }
 
 
-_INTERVAL = matching("[0-9]+|[0-9]+-[0-9]+", "days, or first and last day of a bin")
-_ORDER = matching(r"([0-9]+|[0-9]+-[0-9]+) then ([0-9]+|[0-9]+-[0-9]+)", "two bins, the earlier one first")
-_PERIOD = matching(r"[0-9]{4}(-[0-9]{2}|-Q[1-4]|-H[12])?", "a month, quarter, half year or year")
+_INTERVAL = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+)$", error="days, or first and last day of a bin")
+_ORDER = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+) then ([0-9]+|[0-9]+-[0-9]+)$", error="two bins, the earlier one first")
+_PERIOD = Check.str_matches(r"^[0-9]{4}(-[0-9]{2}|-Q[1-4]|-H[12])?$", error="a month, quarter, half year or year")
 
 
 def of_other_events(policy: Policy) -> dict[str, dict[str, Column]]:
@@ -198,14 +196,14 @@ def of_other_events(policy: Policy) -> dict[str, dict[str, Column]]:
     }
 
 
-def date_contracts(policy: Policy) -> dict[str, Contract]:
+def date_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     """The contracts that are changed or added under a policy with dates; empty otherwise."""
     if policy.dates is None:
         return {}
     columns = grouped_claims_columns() | {
         # If days are released instead of dates, a claim without a date has no year either.
-        "year": number("year of the released date", YEAR_NUMBER, "INTEGER", nullable=True),
-        "service_date": column("DATE", Role.QUASI_IDENTIFIER, "date of service, redrawn", nullable=True),
+        "year": number("year of the released date", YEAR_NUMBER, dt.int32, nullable=True),
+        "service_date": column(dt.date, Role.QUASI_IDENTIFIER, "date of service, redrawn", nullable=True),
         "service_day": days(Role.QUASI_IDENTIFIER, "days since the member's first service, redrawn"),
         "service_interval": text(
             "bin of the days since the previous service", _INTERVAL, Role.QUASI_IDENTIFIER, nullable=True, unit="days"
@@ -259,7 +257,7 @@ PREPARATION = {
                 Role.SENSITIVE_ATTRIBUTE,
             ),
             "weight": column(
-                "BIGINT",
+                dt.int64,
                 Role.MEASUREMENT,
                 "what the condition adds to the index",
                 one_of(sorted({int(row["weight"]) for row in _CHARLSON}), "a Charlson weight"),
@@ -281,7 +279,7 @@ PREPARATION = {
         {
             "member_id": identifier("a member who must not be released"),
             "reason": text("the rule that removed the member", role=Role.SENSITIVE_ATTRIBUTE),
-            "sensitive": column("BOOLEAN", Role.SENSITIVE_ATTRIBUTE, "whether absence would disclose a condition"),
+            "sensitive": column(dt.boolean, Role.SENSITIVE_ATTRIBUTE, "whether absence would disclose a condition"),
         },
         unique=["member_id", "reason"],
     ),
@@ -297,7 +295,7 @@ PREPARATION = {
             "figure": text("what was measured"),
             "count": count("how many have it"),
             "of": count("out of how many"),
-            "at_least": column("DOUBLE", Role.OTHER, "the share that the rule needs", unit="share"),
+            "at_least": column(dt.float64, Role.OTHER, "the share that the rule needs", unit="share"),
             "met": flag("whether the delivery has it"),
         },
         unique=["rule", "figure"],
@@ -333,7 +331,7 @@ PREPARATION = {
             "member_number": number("position of the member in the order of identifiers, from 0"),
             **{name: _prepared(known) for name, known in known_columns.MEMBERS.items()},
             "claims_truncated": column(
-                "INTEGER",
+                dt.int32,
                 Role.QUASI_IDENTIFIER,
                 "1 if any claim was cut; blank where the member was enrolled in neither year",
                 one_of([0, 1], "0 or 1"),
@@ -355,7 +353,7 @@ def _quasi_identifier(names: tuple[str, ...]) -> Column:
     return text("name of a column of the claims", one_of(names, f"one of the {len(names)} columns"))
 
 
-def adversary_contracts(further: tuple[str, ...] = ()) -> dict[str, Contract]:
+def adversary_contracts(further: tuple[str, ...] = ()) -> dict[str, DataFrameSchema]:
     """The contracts of the stage if an adversary may also know these columns: of dates, and those that the policy declares."""
     measured = (*MEASURED_COLUMNS, *further)
     return {
@@ -388,7 +386,7 @@ def adversary_contracts(further: tuple[str, ...] = ()) -> dict[str, Contract]:
             {
                 "member_id": identifier("a released member"),
                 "quasi_identifier": _quasi_identifier(measured[1:]),
-                "power": column("INTEGER", Role.MEASUREMENT, "values known to the adversary", within(1, None), unit="values"),
+                "power": column(dt.int32, Role.MEASUREMENT, "values known to the adversary", within(1, None), unit="values"),
             },
             unique=["member_id", "quasi_identifier"],
         ),
@@ -396,10 +394,10 @@ def adversary_contracts(further: tuple[str, ...] = ()) -> dict[str, Contract]:
 
 
 def _gain(what: str) -> Column:
-    return measure(what, within(-1e6, 1e6, "a number"), nullable=True, unit="share of gain")
+    return measure(what, Check.in_range(-1e6, 1e6, error="a number"), nullable=True, unit="share of gain")
 
 
-_SHARE_OR_FACTOR = within(0, NO_BOUND, "0 to 1, or a factor")
+_SHARE_OR_FACTOR = Check.in_range(0, NO_BOUND, error="0 to 1, or a factor")
 
 
 GENERALIZATION = {
@@ -423,7 +421,7 @@ GENERALIZATION = {
             ),
             "what": text("what is changed, or which members"),
             "share": share("share of draws at high risk with the change, before suppression"),
-            "threshold": column("DOUBLE", Role.OTHER, "highest allowed share", within(0, 1), unit="share"),
+            "threshold": column(dt.float64, Role.OTHER, "highest allowed share", within(0, 1), unit="share"),
             "suppressed": share("share of sampled members left out, where the change passed"),
             "against": text("the gate that the change fails; empty where it passed"),
             "would_pass": flag("whether the coarsest node passed with the change"),
@@ -462,7 +460,7 @@ GENERALIZATION = {
 }
 
 
-def generalization_contracts(policy: Policy) -> dict[str, Contract]:
+def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     """The contracts that depend on the policy, by the name of their asset."""
     return {
         "value_domains": _value_domains(policy),
@@ -472,30 +470,28 @@ def generalization_contracts(policy: Policy) -> dict[str, Contract]:
     }
 
 
-def _value_domains(policy: Policy) -> Contract:
+def _value_domains(policy: Policy) -> DataFrameSchema:
     names = [qi.column for qi in policy.quasi_identifiers.all]
     levels = max(policy.hierarchy_of(name).levels for name in names)
     of = one_of(names, "a quasi-identifier of the policy")
     return domains_contract(text("name of a column that an adversary may know", of), levels)
 
 
-def _coded_histories(policy: Policy) -> Contract:
+def _coded_histories(policy: Policy) -> DataFrameSchema:
     # A row for each run of equal values in a sorted history: a member, a quasi-identifier and a code are a key by how it is
     # made, and more than one row would be read as one.
     return contract(
         {
             "quasi_identifier": _quasi_identifier(tuple(policy.claim_names)),
             "held": flag("of claims after the long tail is cut, of all members; otherwise before it, of released members"),
-            "member_number": number("position of the member in the order of identifiers, from 0", dtype="INTEGER"),
-            "code": column(
-                "INTEGER", Role.QUASI_IDENTIFIER, "number of the value at the finest level, from 0", within(0, None)
-            ),
-            "times": column("INTEGER", Role.MEASUREMENT, "claims of the member with the value", within(1, None), unit="claims"),
+            "member_number": number("position of the member in the order of identifiers, from 0", dtype=dt.int32),
+            "code": column(dt.int32, Role.QUASI_IDENTIFIER, "number of the value at the finest level, from 0", within(0, None)),
+            "times": column(dt.int32, Role.MEASUREMENT, "claims of the member with the value", within(1, None), unit="claims"),
         }
     )
 
 
-def _generalization_lattice(policy: Policy) -> Contract:
+def _generalization_lattice(policy: Policy) -> DataFrameSchema:
     tops = [levels - 1 for levels in policy.dimension_levels]
     normalised = policy.risk.loss == "entropy_normalised"
     measured_in_order = number(
@@ -508,10 +504,10 @@ def _generalization_lattice(policy: Policy) -> Contract:
         {
             "node": _node("the levels of the node"),
             **{
-                dimension.name: _level(f"level of {dimension.name.replace('_', ' ')}", top + 1, "BIGINT")
+                dimension.name: _level(f"level of {dimension.name.replace('_', ' ')}", top + 1, dt.int64)
                 for dimension, top in zip(policy.dimensions, tops, strict=True)
             },
-            "height": _level("sum of the levels", sum(tops) + 1, "BIGINT"),
+            "height": _level("sum of the levels", sum(tops) + 1, dt.int64),
             "loss": measure(
                 "information lost, as entropy" + (", relative to the most that can be lost" if normalised else ""),
                 within(0, 1 if normalised else None),
@@ -546,7 +542,7 @@ def _generalization_lattice(policy: Policy) -> Contract:
     )
 
 
-def _chosen_generalization(policy: Policy) -> Contract:
+def _chosen_generalization(policy: Policy) -> DataFrameSchema:
     dimensions, first = zip(*((one.name, one.columns[0]) for one in policy.dimensions), strict=True)
     names = sorted({name for column in first for name in policy.hierarchy_of(column).level_names})
     return contract(
@@ -559,7 +555,7 @@ def _chosen_generalization(policy: Policy) -> Contract:
     )
 
 
-def _level(what: str, levels: int, dtype: Type = "INTEGER") -> Column:
+def _level(what: str, levels: int, dtype: dt.DataType = dt.int32) -> Column:
     return number(what, within(0, levels - 1), dtype)
 
 

@@ -3,6 +3,7 @@
 import dagster as dg
 import pandas as pd
 import pytest
+from pandera.config import CONFIG, ValidationDepth
 
 from deid_assets.assessments.evidence import Evidence, Method, to_frame
 from deid_assets.assets.publishing import gating_checks
@@ -57,8 +58,8 @@ class TestEveryPolicy:
         for asset, contract in contracts_of(policy_by_name(name)).items():
             for column, described in contract.columns.items():
                 assert described.description and described.dtype, f"{asset}.{column}"
-                assert described.role in set(Role), f"{asset}.{column}"
-                assert all(rule.name for rule in described.rules), f"{asset}.{column}"
+                assert described.metadata["role"] in set(Role), f"{asset}.{column}"
+                assert all(check.error for check in described.checks), f"{asset}.{column}"
 
     def test_counts_days_and_shares_have_units(self, name):
         contracts = contracts_of(policy_by_name(name))
@@ -76,17 +77,17 @@ class TestEveryPolicy:
             ("release_claims", "PayDelay", "days"),
             ("release", "bytes", "bytes"),
         ):
-            assert contracts[asset].columns[column].unit == unit, f"{asset}.{column}"
+            assert contracts[asset].columns[column].metadata["unit"] == unit, f"{asset}.{column}"
 
     def test_what_the_insurer_calls_a_person_is_a_direct_identifier(self, name):
         for asset, contract in contracts_of(policy_by_name(name)).items():
             for column in {"member_id", "claim_id", "original_id", "raw_row", "birth_date"} & set(contract.columns):
-                assert contract.columns[column].role == Role.DIRECT_IDENTIFIER, f"{asset}.{column}"
+                assert contract.columns[column].metadata["role"] == Role.DIRECT_IDENTIFIER, f"{asset}.{column}"
 
     def test_what_leaves_the_restricted_store_identifies_nobody_directly(self, name):
         for asset in (*STAGES["candidate"], *STAGES["assessment"], *STAGES["release"]):
             columns = contracts_of(policy_by_name(name))[asset].columns.values()
-            assert Role.DIRECT_IDENTIFIER not in {described.role for described in columns}
+            assert Role.DIRECT_IDENTIFIER not in {described.metadata["role"] for described in columns}
 
     def test_the_column_schema_of_an_asset_is_its_contract(self, definitions, name):
         contracts = contracts_of(policy_by_name(name))
@@ -124,8 +125,18 @@ def test_contracts_that_do_not_depend_on_the_policy_are_the_same_everywhere():
 def test_a_table_without_rows_keeps_every_contract(broken, asset):
     """Nobody in quarantine, nobody suppressed, no diagnosis: the good case."""
     columns = contracts_of(policy_from(public_values()))[asset].columns
-    selected = ", ".join(f'NULL::{column.dtype} AS "{name}"' for name, column in columns.items())
+    kinds = {"string": "VARCHAR", "int8": "TINYINT", "int32": "INTEGER", "int64": "BIGINT", "float64": "DOUBLE"}
+    types = {name: kinds.get(str(column.dtype), str(column.dtype)) for name, column in columns.items()}
+    selected = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in types.items())
     assert broken(asset, f"SELECT {selected} WHERE false") == {}
+
+
+@pytest.mark.parametrize("depth", ["SCHEMA_ONLY", "DATA_ONLY"])
+def test_the_environment_can_not_switch_contracts_off(broken, monkeypatch, depth):
+    monkeypatch.setattr(CONFIG, "validation_enabled", False)
+    monkeypatch.setattr(CONFIG, "validation_depth", ValidationDepth[depth])
+    assert broken("suppressed_members", "SELECT NULL::VARCHAR AS member_id") == {"member_id: not_nullable": 1}
+    assert "member_id: dtype" in broken("suppressed_members", "SELECT 1::INTEGER AS member_id")
 
 
 class TestKeys:
@@ -138,13 +149,13 @@ class TestKeys:
         assert broken("pseudonym_crosswalk", rows.format("('a', 1), ('a', 2), ('c', 3)")) == repeated
 
     def test_claims_and_grouped_claims_are_held_to_their_key_and_filters_of_them_are_not(self):
-        keys = {asset: CONTRACTS[asset].keys for asset in CONTRACTS if "claim_id" in CONTRACTS[asset].columns}
+        keys = {asset: CONTRACTS[asset].unique for asset in CONTRACTS if "claim_id" in CONTRACTS[asset].columns}
         assert keys == {
-            "claims": (("claim_id",),),
-            "grouped_claims": (("claim_id",),),
-            "eligible_claims": (),
-            "claim_support_scores": (),
-            "truncated_claims": (),
+            "claims": ["claim_id"],
+            "grouped_claims": ["claim_id"],
+            "eligible_claims": None,
+            "claim_support_scores": None,
+            "truncated_claims": None,
         }
 
 

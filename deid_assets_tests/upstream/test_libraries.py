@@ -1,11 +1,57 @@
-"""Facts about NumPy, pandas, SQLAlchemy and pyarrow that the product relies on."""
+"""Facts about pandera, NumPy, pandas, SQLAlchemy and pyarrow that the product relies on."""
 
+import duckdb
+import ibis
+import ibis.expr.datatypes as dt
 import numpy as np
 import pandas as pd
+import pandera.errors
 import pytest
+from pandera.ibis import Check, Column, DataFrameSchema
 from pyarrow import fs
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool, QueuePool
+
+
+@pytest.fixture
+def table():
+    connection = duckdb.connect()
+
+    def made(sql: str):
+        connection.execute(f"CREATE OR REPLACE TABLE t AS {sql}")
+        return ibis.duckdb.from_connection(connection).table("t")
+
+    yield made
+    connection.close()
+
+
+TWICE = "SELECT unnest(['a', 'a', 'b']) AS id"
+
+
+class TestPandera:
+    def test_unique_of_a_column_is_ignored(self, table):
+        DataFrameSchema({"id": Column(dt.string, unique=True)}).validate(table(TWICE), lazy=True)
+
+    def test_unique_of_the_table_is_not(self, table):
+        with pytest.raises(pandera.errors.SchemaErrors):
+            DataFrameSchema({"id": Column(dt.string)}, unique=["id"]).validate(table(TWICE), lazy=True)
+
+    def test_its_errors_carry_values(self, table):
+        """Why contracts report counts only, and never chain the original error."""
+        schema = DataFrameSchema({"id": Column(dt.string, Check.isin(["b"]))})
+        with pytest.raises(pandera.errors.SchemaErrors) as caught:
+            schema.validate(table("SELECT 'a person' AS id"), lazy=True)
+        assert "a person" in str(caught.value.schema_errors[0].failure_cases)
+
+    def test_the_column_is_named_by_the_schema_of_the_error(self, table):
+        schema = DataFrameSchema({"id": Column(dt.string, Check.isin(["b"]))})
+        with pytest.raises(pandera.errors.SchemaErrors) as caught:
+            schema.validate(table("SELECT 'a' AS id"), lazy=True)
+        assert caught.value.schema_errors[0].schema.name == "id"
+
+    def test_missing_values_pass_the_checks_of_a_nullable_column(self, table):
+        schema = DataFrameSchema({"n": Column(dt.int32, Check.in_range(0, 1), nullable=True)})
+        schema.validate(table("SELECT unnest([0, NULL, 1]::INTEGER[]) AS n"), lazy=True)
 
 
 def test_numpy_counts_the_bits_of_words():

@@ -42,7 +42,7 @@ from deid_assets.store.events import events_file, is_of, rows_of
 from deid_assets.store.tables import Table
 
 if TYPE_CHECKING:
-    from deid_assets.schemas.contract import Contract
+    from pandera.ibis import DataFrameSchema
 
 
 def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -> tuple[AttritionStep, ...]:
@@ -385,7 +385,7 @@ class Counting(Generic[P]):
     ordered: Callable[[P], set[str]]
 
     @property
-    def files(self) -> "dict[str, Contract]":
+    def files(self) -> "dict[str, DataFrameSchema]":
         """The contracts of the files of counts, by name."""
         # Here, because commands that only read a release start sooner without contracts.
         from deid_assets.schemas.counts import files_of

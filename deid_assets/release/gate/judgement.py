@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.evidence import Context, Evidence, Measurement, Method, Refusal, judge
 from deid_assets.assessments.kernel_input import CODED, PopulationTables
@@ -32,7 +33,7 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import EVENT_TABLE, PROVIDER_PSEUDONYMS
 from deid_assets.release.gate import cross_check as by_query
-from deid_assets.schemas.contract import Contract, violations
+from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table, quoted, write_table, write_view
 
 CROSS_CHECKED_DRAWS = 2_000
@@ -102,7 +103,7 @@ class Draws:
     commitment: str
 
 
-def contract_refusals(tables: Mapping[str, Table], contracts: Mapping[str, Contract]) -> list[Refusal]:
+def contract_refusals(tables: Mapping[str, Table], contracts: Mapping[str, DataFrameSchema]) -> list[Refusal]:
     """Check the staged rows of tables against their contracts."""
     found = []
     for name, table in tables.items():
@@ -182,7 +183,7 @@ def identity_refusals(tables: Mapping[str, Table], expected: Mapping[str, str]) 
     return _differing("inconsistent_rows", rows, "the staged rows differ from those that the restricted store gives")
 
 
-def row_refusals(name: str, table: Table, contract: Contract, expected: str) -> list[Refusal]:
+def row_refusals(name: str, table: Table, contract: DataFrameSchema, expected: str) -> list[Refusal]:
     """Check the staged rows of a release of one table against their contract and the restricted store."""
     return contract_refusals({name: table}, {name: contract}) + identity_refusals({name: table}, {name: expected})
 
@@ -462,7 +463,7 @@ def evidence_refusals(
 
 
 def count_refusals(
-    staged: Mapping[str, Table], expected: Mapping[str, pd.DataFrame], contracts: Mapping[str, Contract]
+    staged: Mapping[str, Table], expected: Mapping[str, pd.DataFrame], contracts: Mapping[str, DataFrameSchema]
 ) -> list[Refusal]:
     """Compare the staged files with their contracts, and with tables that the gate counted and protected again.
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pandera.ibis import DataFrameSchema
+
 from deid_assets.assessments.cohort_demographics import PublishedLevels
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -17,7 +19,7 @@ from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.gate.judgement import Staged
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.cohort import release_people_contract
-from deid_assets.schemas.contract import Contract, contract
+from deid_assets.schemas.contract import contract
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.store.events import events_file
 from deid_assets.store.tables import Table, quoted
@@ -46,7 +48,7 @@ class DescribedTable:
     """
 
     table: Table
-    contract: Contract
+    contract: DataFrameSchema
     hierarchies: Mapping[str, tuple[Hierarchy, int]]
     notes: Mapping[str, str]
 
@@ -87,11 +89,11 @@ def _column(described: DescribedTable, name: str, kind: str) -> dict:
     found = {
         "name": name,
         "type": _TYPES.get(kind, kind.lower()),
-        "role": stated.role.value,
+        "role": stated.metadata["role"],
         "meaning": ". ".join(text for text in (stated.description, described.notes.get(name)) if text),
     }
-    if stated.unit:
-        found["unit"] = stated.unit
+    if stated.metadata["unit"]:
+        found["unit"] = stated.metadata["unit"]
     if name not in described.hierarchies:
         return found
     hierarchy, level = described.hierarchies[name]
@@ -184,7 +186,7 @@ def described_tables(
     return found
 
 
-def described_counts(staged: Mapping[str, Table], contracts: Mapping[str, Contract]) -> dict[str, DescribedTable]:
+def described_counts(staged: Mapping[str, Table], contracts: Mapping[str, DataFrameSchema]) -> dict[str, DescribedTable]:
     """The tables of counts, read back, by their names."""
     return {name: DescribedTable(table, contracts[name], {}, {}) for name, table in staged.items()}
 

@@ -23,7 +23,7 @@ from deid_assets.release.registry.tries import Tried
 from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_digest, parse_json
 
 FORMAT = "deid_assets manifest 1"
-PACKAGES = ("dagster", "duckdb", "pandas", "numpy", "scipy", "scikit-learn", "pydantic", "cryptography")
+PACKAGES = ("dagster", "duckdb", "pandas", "numpy", "scipy", "scikit-learn", "pandera", "pydantic", "cryptography")
 
 
 @dataclass(frozen=True)
