@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from deid_assets.methods.utility import gains
 from deid_assets.methods.utility.prediction import folds_of
@@ -142,12 +143,22 @@ class TestLosses:
         found, without = (gains._fitted(of, [target], train, asked)[0] for of in (wide, gains.can_split(wide)))
         assert found == pytest.approx(without)
 
-    def test_targets_that_share_bins_are_predicted_as_each_alone(self):
+    def test_targets_share_bins_and_are_predicted_as_each_alone(self, monkeypatch):
+        binned, bin_data = [], HistGradientBoostingRegressor._bin_data
+
+        def noted(model, *given, **named):
+            binned.append(model)
+            return bin_data(model, *given, **named)
+
         truth, features, _ = planted()
         numbers = features + np.random.default_rng(6).random(features.shape)
         targets = [gains.Target("event", truth, event=True), gains.Target("days", numbers.sum(axis=1), event=False)]
         rows = np.arange(0, ROWS, 2), np.arange(1, ROWS, 2)
-        for target, found in zip(targets, gains._fitted(numbers, targets, *rows), strict=True):
+        for kind in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
+            monkeypatch.setattr(kind, "_bin_data", noted)
+        together = gains._fitted(numbers, targets, *rows)
+        assert len(binned) == 1
+        for target, found in zip(targets, together, strict=True):
             (alone,) = gains._fitted(numbers, [target], *rows)
             assert (found == alone).all() and len(np.unique(found)) > 2
 
