@@ -95,6 +95,7 @@ def member_fates(tables: LedgerTables) -> str:
     The fate is a step of MEMBER_STEPS, RELEASED or UNACCOUNTED.
     """
     t = tables
+    # DISTINCT, because in a CASE the whole list becomes a hash table.
     return f"""
         WITH removed AS (
             SELECT member_id, CASE WHEN bool_or(reason = 'opted out') THEN 'opted_out'
@@ -105,12 +106,12 @@ def member_fates(tables: LedgerTables) -> str:
             FROM {t.removed.sql} GROUP BY member_id)
         SELECT m.member_id, CASE
             WHEN r.fate IS NOT NULL THEN r.fate
-            WHEN m.member_id NOT IN (SELECT member_id FROM {t.eligible_claims.sql} WHERE {is_of(t.eligible_claims)})
+            WHEN m.member_id NOT IN (SELECT DISTINCT member_id FROM {t.eligible_claims.sql} WHERE {is_of(t.eligible_claims)})
                 THEN 'no_eligible_claim'
             WHEN m.member_id NOT IN (SELECT member_id FROM {t.eligible_members.sql}) THEN '{UNACCOUNTED}'
             WHEN m.member_id NOT IN (SELECT member_id FROM {t.sample.sql}) THEN 'sample'
             WHEN p.released IS DISTINCT FROM true THEN
-                CASE WHEN m.member_id IN (SELECT member_id FROM {t.held.sql} WHERE {is_of(t.held)})
+                CASE WHEN m.member_id IN (SELECT DISTINCT member_id FROM {t.held.sql} WHERE {is_of(t.held)})
                     THEN '{UNACCOUNTED}' ELSE 'long_tail' END
             WHEN m.member_id IN (SELECT member_id FROM {t.suppressed.sql}) THEN 'suppression'
             ELSE '{RELEASED}' END AS fate
