@@ -3,8 +3,11 @@
 The environment variable DEID_CLUSTER names the scheduler of a Dask cluster, such as `tcp://scheduler:8786`, or `tls://`
 with the certificates in Dask's own configuration (`distributed.comm.tls`). Without it, threads are used.
 
-Data that leaves this process is restricted: encoded demographics and histories of the whole delivered population,
-without identifiers, and the keys of random streams. Flags, class sizes and row numbers of members come back. The data
+A population consists of parts (methods#parts). A worker gets the bit-sets of the parts that it is asked about, and what all
+parts have in common. The environment variable DEID_PARTS asks for another number of parts.
+
+Data that leaves this process is restricted: encoded demographics and histories of the delivered population, without
+identifiers, and the keys of random streams. Exemptions, class sizes and what is known in single draws come back. The data
 goes through the scheduler into the memory of workers; workers that could move it to disk are refused. Anyone who can
 reach the scheduler can read it: a cluster belongs to those who may see the restricted store.
 
@@ -21,25 +24,26 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from deid_assets.cluster import worker
-from deid_assets.cluster.worker import Call, CallFailed, Done, Missing, Stranger
+from deid_assets.cluster.worker import Call, CallFailed, Done, Missing, Stranger, Thing
 from deid_assets.errors import ExecutorError
+from deid_assets.methods.kernel.executor import Threads
+from deid_assets.methods.kernel.member_index import MemberPart
 
 if TYPE_CHECKING:
     from distributed import Client
     from distributed import Future as DaskFuture
 
 VARIABLE = "DEID_CLUSTER"
+PARTS = "DEID_PARTS"
+MOST_PARTS = 1024
 
-Given = ParamSpec("Given")
 Found = TypeVar("Found")
 Answer: TypeAlias = Any
 """What a method returned on a worker, or Dask to a question: who asks knows its type, and the network does not."""
@@ -56,30 +60,39 @@ _LOOK_SECONDS = 2.0
 _ATTEMPTS = 5
 
 
-def search_executor() -> Executor:
+def search_executor() -> Threads:
     """Return the executor for draws: the cluster in DEID_CLUSTER, or else one thread per core.
 
-    Both engines release the GIL in their loops.
+    Both engines release the GIL in their loops. Populations that are measured on it have the parts that DEID_PARTS asks for.
 
     Raises
     ------
     ExecutorError
-        If the cluster cannot be reached, has no worker, or has a worker that may not be used.
+        If DEID_PARTS is no number of parts, or the cluster cannot be reached, has no worker, or has a worker that may not
+        be used.
     """
-    address = os.environ.get(VARIABLE)
-    return ClusterExecutor(address, CONNECT_SECONDS) if address else ThreadPoolExecutor(max_workers=os.cpu_count() or 1)
+    parts, address = _asked_parts(os.environ.get(PARTS)), os.environ.get(VARIABLE)
+    return ClusterExecutor(address, CONNECT_SECONDS, parts=parts) if address else Threads(os.cpu_count() or 1, parts)
+
+
+def _asked_parts(text: str | None) -> int | None:
+    """The number of parts that is asked for; None: by the size of the population."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_PARTS):
+        raise ExecutorError(f"{PARTS} is '{text}'; it must be a whole number from 1 to {MOST_PARTS}, or unset")
+    return int(text)
 
 
 class _Lost(Exception):
     """A call has no answer because its worker, or its data, is gone. The call can be repeated."""
 
 
-class ClusterExecutor(ThreadPoolExecutor):
-    """Calls methods of large objects on the workers of a Dask cluster; each thread here waits for one call.
+class ClusterExecutor(Threads):
+    """Asks the workers of a Dask cluster about parts; each thread here waits for their answers about one batch.
 
-    An object, and arrays shared by several objects, are sent to each worker once (`worker`). Functions must be methods
-    of an object, optionally with arguments bound by `functools.partial`. The object must not change while the executor
-    is open.
+    An object, a part, and arrays shared by several of them are sent to each worker once (`worker`). They must not change while
+    the executor is open.
 
     Parameters
     ----------
@@ -87,6 +100,8 @@ class ClusterExecutor(ThreadPoolExecutor):
         Address of the scheduler.
     connect, patience, answer_within
         Seconds: see CONNECT_SECONDS, PATIENCE_SECONDS and ANSWER_SECONDS.
+    parts
+        As in `Threads`.
 
     Raises
     ------
@@ -101,13 +116,15 @@ class ClusterExecutor(ThreadPoolExecutor):
         connect: float = CONNECT_SECONDS,
         patience: float = PATIENCE_SECONDS,
         answer_within: float = ANSWER_SECONDS,
+        parts: int | None = None,
     ):
         self._address, self._patience, self._answer_within = address, patience, answer_within
         self._sender = secrets.token_hex(8)
         self._numbers = itertools.count()
         self._lock = threading.RLock()
         self._fit: set[str] = set()
-        self._objects: weakref.WeakKeyDictionary[object, tuple[str, bytes, tuple[str, ...]]] = weakref.WeakKeyDictionary()
+        self._places: list[str] = []
+        self._things: weakref.WeakKeyDictionary[object, tuple[Thing, bytes]] = weakref.WeakKeyDictionary()
         self._names: dict[int, str] = {}
         self._arrays: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
         self._sent: dict[str, DaskFuture[object]] = {}
@@ -118,30 +135,31 @@ class ClusterExecutor(ThreadPoolExecutor):
             self._close()
             raise
         # One running call and one queued call for every thread of the cluster.
-        super().__init__(max_workers=2 * threads, thread_name_prefix="deid-cluster")
+        super().__init__(2 * threads, parts, "deid-cluster")
+        # Threads of their own, because one that asks several parts waits for them.
+        self._asking = ThreadPoolExecutor(4 * threads, "deid-cluster-part")
 
-    def submit(self, function: Callable[Given, Found], /, *args: Given.args, **keywords: Given.kwargs) -> Future[Found]:
-        """Call a method on some worker.
+    def answers(self, method: Callable[..., Found], parts: Sequence[MemberPart], *given: object) -> list[Found]:
+        """Ask several parts at once: what a method of an object returns for each, on a worker that has this part.
 
         Raises
         ------
         TypeError
             If the function is not a method of an object.
         """
-        called: Callable[..., Found] = function
-        given: tuple[object, ...] = args
-        named: dict[str, object] = dict(keywords)
-        while isinstance(called, partial):
-            given, named = called.args + given, called.keywords | named
-            called = called.func
-        owner = getattr(called, "__self__", None)
+        owner = getattr(method, "__self__", None)
         if owner is None:
             raise TypeError("a cluster measures with methods of an object, not with plain functions")
-        return super().submit(self._called, owner, called.__name__, given, named)
+
+        def asked(part: MemberPart) -> Answer:
+            return self._called(owner, method.__name__, part, given)
+
+        return [asked(parts[0])] if len(parts) == 1 else list(self._asking.map(asked, parts))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """Start nothing more, wait for running calls, and make the workers forget what was sent to them."""
         super().shutdown(wait=True, cancel_futures=True)
+        self._asking.shutdown(wait=True, cancel_futures=True)
         if self._client.status == "running":
             with contextlib.suppress(Exception):  # An unreachable worker is gone, with its data.
                 self._ask(self._client.run, worker.forget, self._sender, on_error="return")
@@ -152,15 +170,16 @@ class ClusterExecutor(ThreadPoolExecutor):
         with contextlib.suppress(Exception):  # As above; this must not hide an earlier error.
             self._client.close(timeout=CONNECT_SECONDS)
 
-    def _called(self, owner: object, method: str, args: tuple[object, ...], keywords: dict[str, object]) -> Answer:
+    def _called(self, owner: object, method: str, part: MemberPart, args: tuple[object, ...]) -> Answer:
         """Return the answer to one call; repeat the call if it was lost."""
         deadline = time.monotonic() + self._answer_within
-        call = Call(self._sender, "", (), method, args, keywords)
         for attempt in range(_ATTEMPTS):
             # A repeated call gives the same answer; a cluster may lose a call even if all its workers are alive.
             again = time.monotonic() + _ASK_AGAIN_SECONDS * 4**attempt
+            (owned, content), (own, bits) = self._packed(owner), self._packed(part)
+            call = Call(self._sender, owned, method, own, args)
             try:
-                return self._answered(owner, call, deadline, min(again, deadline))
+                return self._answered(call, (content, bits), self._workers_of(part), deadline, min(again, deadline))
             except _Lost as error:
                 lost = str(error)
         raise ExecutorError(
@@ -168,13 +187,16 @@ class ClusterExecutor(ThreadPoolExecutor):
             "logs of its workers (the usual cause is too little memory)"
         )
 
-    def _answered(self, owner: object, call: Call, deadline: float, again: float) -> Answer:
-        name, content, arrays = self._packed(owner)
-        call = replace(call, owner=name, arrays=arrays)
-        answer = self._asked(call, list(self._workers()), deadline, again)
+    def _answered(
+        self, call: Call, contents: tuple[bytes, bytes], workers: Sequence[str], deadline: float, again: float
+    ) -> Answer:
+        answer = self._asked(call, workers, deadline, again)
         if isinstance(answer, Missing):
-            sent = self._sent_arrays(answer.arrays)
-            answer = self._asked(call, [answer.worker], deadline, again, content, answer.arrays, sent)
+            sent = self._sent_arrays(answer.arrays, answer.worker)
+            answer = self._asked(call, [answer.worker], deadline, again, contents, answer.arrays, sent)
+            # The worker has its own copy: Dask need not keep another, as it does for workers to come of what parts share.
+            for name in call.part.arrays:
+                self._sent.pop(name, None)
         match answer:
             case Done(value):
                 return value
@@ -214,13 +236,13 @@ class ClusterExecutor(ThreadPoolExecutor):
                 with contextlib.suppress(Exception):  # The connection is gone.
                     future.cancel()
 
-    def _packed(self, owner: object) -> tuple[str, bytes, tuple[str, ...]]:
-        """An object's name, its pickle and the names of its arrays; created once per object."""
+    def _packed(self, thing: object) -> tuple[Thing, bytes]:
+        """What an object is called, with its arrays, and its pickle; created once per object."""
         with self._lock:
-            if owner not in self._objects:
-                name = f"{self._sender}-{next(self._numbers)}"
-                self._objects[owner] = (name, *worker.packed(owner, self._name_of))
-            return self._objects[owner]
+            if thing not in self._things:
+                content, arrays = worker.packed(thing, self._name_of)
+                self._things[thing] = Thing(f"{self._sender}-{next(self._numbers)}", arrays), content
+            return self._things[thing]
 
     def _name_of(self, array: np.ndarray) -> str:
         """A name for an array, valid as long as the array exists."""
@@ -234,19 +256,32 @@ class ClusterExecutor(ThreadPoolExecutor):
         self._names.pop(number, None)
         self._sent.pop(name, None)
 
-    def _sent_arrays(self, names: Sequence[str]) -> "list[DaskFuture[object]]":
-        """Dask's handles of arrays, each sent to one worker, from which others get it; sent again if that one is gone."""
+    def _sent_arrays(self, names: Sequence[str], to: str) -> "list[DaskFuture[object]]":
+        """Dask's handles of arrays, each sent to the worker that lacks it; others get it from there, while it is kept."""
         with self._lock:
             for name in names:
                 if name not in self._sent or self._sent[name].status != "finished":
                     try:
-                        self._sent[name] = self._ask(
-                            self._client.scatter, self._arrays[name], workers=list(self._workers()), hash=False
-                        )
+                        self._sent[name] = self._ask(self._client.scatter, self._arrays[name], workers=[to], hash=False)
                     # As in `_asked`: a worker that dies while Dask looks it up makes the scheduler raise a KeyError.
                     except Exception as error:
                         raise _Lost(f"of {type(error).__name__}") from None
             return [self._sent[name] for name in names]
+
+    def _workers_of(self, part: MemberPart) -> list[str]:
+        """Addresses of the workers that are asked about a part: another one only if all of them are gone.
+
+        Part p is with worker p mod W of W workers; of more workers than parts, several have the same part. A worker that is
+        started again takes the place of the one that is gone, so that the others keep their parts.
+        """
+        alive = self._workers()
+        with self._lock:
+            for address in sorted(alive.keys() - set(self._places)):
+                place = next((place for place, one in enumerate(self._places) if one not in alive), len(self._places))
+                self._places[place : place + 1] = [address]
+            apart = min(part.parts, len(self._places))
+            own = [one for place, one in enumerate(self._places) if place % apart == part.number % apart and one in alive]
+        return own or [sorted(alive)[part.number % len(alive)]]
 
     def _workers(self) -> dict[str, int]:
         """Addresses and threads of the workers; waits for at least one, and checks each before it is used."""

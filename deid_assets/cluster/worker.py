@@ -1,9 +1,10 @@
 """Code that runs on a worker of a cluster: methods of objects that it receives once, and facts about itself.
 
-An object is sent in two parts, its pickle and the large arrays in it. A worker receives each array once, however many
-calls and objects use it: a computation with another adversary power shares its bit-sets with the one that it was made
-from. The worker keeps its own copies in memory, under no key of Dask's, so Dask cannot move them to disk or to another
-worker.
+A call is a method of an object, such as the draws of a computation, which is given a part of the population. Both are sent
+in two pieces, a pickle and the large arrays in it. A worker receives each array once, however many calls and objects use it:
+a computation with another adversary power shares its bit-sets with the one that it was made from. It receives only the parts
+that it is asked about. The worker keeps its own copies in memory, under no key of Dask's, so Dask cannot move them to disk or
+to another worker.
 
 A call always returns an answer, even if it fails, because Dask logs the arguments of a task that raises.
 """
@@ -42,7 +43,24 @@ MODULES = ("__init__.py", "cluster/worker.py", "errors.py", "store/tables.py")
 """Modules other than the methods that run on a worker."""
 
 OBJECTS_KEPT = 4
-"""Maximum number of objects that a worker keeps: a computation and the latest one derived from it."""
+"""Maximum number of objects that a worker keeps, such as the draws of a computation and of the latest one derived from it, each
+with the parts that were asked about."""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object that a worker receives once.
+
+    Attributes
+    ----------
+    name
+        Its name, given by the sender.
+    arrays
+        The names of the large arrays in it.
+    """
+
+    name: str
+    arrays: tuple[str, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,20 +71,17 @@ class Call:
     ----------
     sender
         Who sends the request.
-    owner
-        Name of the object, given by the sender.
-    arrays
-        The names of the large arrays in it.
-    method, args, keywords
-        The method to call, and its arguments.
+    owner, method
+        The object, and its method to call.
+    part, args
+        The part of the population that it is called with, and its other arguments.
     """
 
     sender: str
-    owner: str
-    arrays: tuple[str, ...]
+    owner: Thing
     method: str
+    part: Thing
     args: tuple[object, ...]
-    keywords: dict[str, object]
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +93,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Missing:
-    """The worker at this address has neither the object nor these of its arrays."""
+    """The worker at this address lacks the object or the part, and these of their arrays."""
 
     worker: str
     arrays: tuple[str, ...]
@@ -136,29 +151,38 @@ def unpacked(content: bytes, arrays: dict[str, np.ndarray]) -> object:
 
 
 class _Store:
-    """The objects of this process, the arrays in them (each once), and who uses them."""
+    """The objects of this process, their parts, the arrays in them (each once), and who uses them."""
 
     def __init__(self) -> None:
         self.senders: set[str] = set()
         self._lock = threading.Lock()
-        self._objects: OrderedDict[str, object] = OrderedDict()
+        self._objects: OrderedDict[str, tuple[object, dict[str, object]]] = OrderedDict()
+        self._parts: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
         self._arrays: weakref.WeakValueDictionary[str, np.ndarray] = weakref.WeakValueDictionary()
 
-    def found(self, call: Call, content: bytes | None, received: dict[str, np.ndarray]) -> object | Missing:
-        """Return the requested object, assembling it if it was just sent."""
+    def found(self, call: Call, contents: Sequence[bytes], received: dict[str, np.ndarray]) -> tuple[object, object] | Missing:
+        """Return the requested object and part, assembling what was just sent."""
         with self._lock:
-            if call.owner not in self._objects:
-                arrays = {name: _own_copy(array) for name, array in received.items() if name not in self._arrays}
-                arrays |= {name: held for name in call.arrays if (held := self._arrays.get(name)) is not None}
-                missing = tuple(name for name in call.arrays if name not in arrays)
-                if content is None or missing:
-                    return Missing(_own_address(), missing)
-                self._objects[call.owner] = unpacked(content, arrays)
-                self._arrays.update(arrays)
-                while len(self._objects) > OBJECTS_KEPT:
-                    self._objects.popitem(last=False)
-            self._objects.move_to_end(call.owner)
-            return self._objects[call.owner]
+            owner, parts = self._objects.get(call.owner.name, (None, {}))
+            part = self._parts.get(call.part.name)
+            lacking = [thing for thing, there in ((call.owner, owner), (call.part, part)) if there is None]
+            wanted = [name for thing in lacking for name in thing.arrays]
+            arrays = {name: held for name in wanted if (held := self._arrays.get(name)) is not None}
+            missing = tuple(name for name in wanted if name not in arrays and name not in received)
+            if lacking and (not contents or missing):
+                return Missing(_own_address(), missing)
+            arrays |= {name: _own_copy(received[name]) for name in wanted if name not in arrays}
+            made = dict(zip((call.owner, call.part), contents, strict=bool(contents)))
+            if owner is None:
+                owner = unpacked(made[call.owner], arrays)
+            if part is None:
+                part = self._parts[call.part.name] = unpacked(made[call.part], arrays)
+            self._arrays.update(arrays)
+            self._objects[call.owner.name] = owner, parts | {call.part.name: part}
+            self._objects.move_to_end(call.owner.name)
+            while len(self._objects) > OBJECTS_KEPT:
+                self._objects.popitem(last=False)
+            return owner, part
 
     def drop(self, sender: str) -> None:
         """Drop every object whose name begins with the sender's."""
@@ -172,24 +196,25 @@ _store = _Store()
 
 
 def answer(
-    call: Call, content: bytes | None = None, names: Sequence[str] = (), arrays: Sequence[np.ndarray] = ()
+    call: Call, contents: Sequence[bytes] = (), names: Sequence[str] = (), arrays: Sequence[np.ndarray] = ()
 ) -> Done | Missing | Stranger | CallFailed:
-    """Execute a request on an object that is present or sent along.
+    """Execute a request on an object and a part that are present or sent along.
 
     Parameters
     ----------
-    content
-        The object's pickle, if it is sent along.
+    contents
+        The pickles of the object and the part, if they are sent along.
     names, arrays
-        The arrays of the object that the worker lacks.
+        The arrays of both that the worker lacks.
     """
     if call.sender not in _store.senders:
         return Stranger(_own_address())
     try:
-        owner = _store.found(call, content, dict(zip(names, arrays, strict=True)))
-        if isinstance(owner, Missing):
-            return owner
-        return Done(getattr(owner, call.method)(*call.args, **call.keywords))
+        found = _store.found(call, contents, dict(zip(names, arrays, strict=True)))
+        if isinstance(found, Missing):
+            return found
+        owner, part = found
+        return Done(getattr(owner, call.method)(part, *call.args))
     except Exception as error:
         return CallFailed(error_without_values(error))
 

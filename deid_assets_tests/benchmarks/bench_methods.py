@@ -50,12 +50,13 @@ def test_drawing_knowledge(benchmark, computation, name):
 @each_engine
 @pytest.mark.parametrize("node", NODES)
 def test_matching_members(benchmark, computation, name, node):
-    levels, draws = computation.generalization(NODES[node]), computation._draws
+    levels, draws, index = computation.generalization(NODES[node]), computation._matching.draws, computation.index
+    (part,) = index.parts
     with running_on(name):
         batch = draws.batch(KEY, range(8))
-        cells, rows = draws.index.cells(levels.demographics), draws.rows(batch, levels.histories)
-        cell = cells.cell_of[batch.members]
-        benchmark(lambda: engine.chosen().matching_members(draws.index, cells, cell, rows, K))
+        cells, rows = part.cells(levels.demographics, index.groups), draws.rows(batch, levels.histories)
+        cell = index.groups.cells(levels.demographics)[index.group_of[computation.data.targets[batch.knowledge.targets]]]
+        benchmark(lambda: engine.chosen().matching_members(part, cells, cell, rows, K))
 
 
 @each_engine

@@ -2,12 +2,12 @@
 
 import tracemalloc
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.drawn_blocks import BLOCKS_KEPT
+from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
@@ -53,7 +53,7 @@ def effort(computation: NodeComputation, rounds: int) -> None:
     """Print how long one node takes at full effort, and how much sooner two threads are done."""
     print(f"\nOne node at full effort, {FULL_EFFORT:,} draws, and on a tenth of them two threads against one:\n")
     head("engine", "processor seconds", "microseconds a draw", "two threads : one, time that passes")
-    with ThreadPoolExecutor(2) as two:
+    with Threads(2) as two:
         for name in engine.available_engines():
             with running_on(name):
                 computation.measure(BORDER, WARM_UP_KEY, WARM_UP)

@@ -7,7 +7,6 @@ import socket
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.cluster import executors, worker
-from deid_assets.cluster.executors import VARIABLE, ClusterExecutor, search_executor
+from deid_assets.cluster.executors import PARTS, VARIABLE, ClusterExecutor, search_executor
 from deid_assets.errors import ExecutorError
 from deid_assets.methods.kernel import engine, node_computation
+from deid_assets.methods.kernel.executor import Threads
+from deid_assets.methods.kernel.member_index import MemberPart
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import SearchRule, search_lattice
@@ -28,6 +29,7 @@ from deid_assets_tests.processes import WAIT, wait_for
 pytestmark = needs_dask
 
 CANARY = "CANARY-4711"
+A_PART = MemberPart(0, 1, np.zeros(1, np.int32), np.zeros((0, 8), np.uint64))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -111,7 +113,7 @@ class TestSameResults:
     def test_the_search_is_the_same_alone_in_threads_and_on_one_worker_or_two(
         self, computation, executor, every_array_is_large
     ):
-        with ThreadPoolExecutor(2) as threads:
+        with Threads(2) as threads:
             alone, in_threads = searched(computation), searched(computation, threads)
         with local_cluster(1) as cluster, ClusterExecutor(cluster.scheduler_address) as one_worker:
             on_one = searched(computation, one_worker)
@@ -126,6 +128,12 @@ class TestSameResults:
     def test_flags_targets_and_classes_are_the_same(self, computation, executor, every_array_is_large, small_batches):
         for node in ((0, 0), (1, 1)):
             assert everything(computation, node, 20_001, executor) == everything(computation, node, 20_001)
+
+    def test_so_are_they_over_parts(self, computation, two_workers, every_array_is_large, small_batches):
+        with ClusterExecutor(two_workers.scheduler_address, parts=5) as executor:
+            split = NodeComputation(computation.data, computation.dimensions, computation.k).on(executor)
+            assert everything(split, (0, 0), 20_001, executor) == everything(computation, (0, 0), 20_001)
+            assert len(split.index.parts) == 5
 
     @pytest.mark.matrix
     def test_so_are_those_of_computations_made_from_it(self, computation, executor, every_array_is_large, small_batches):
@@ -156,20 +164,53 @@ class TestWhatTravels:
             monkeypatch.setattr(executor._client, "scatter", counted)
             computation = computation.on(executor)
             searched(computation, executor)
-            assert set(sent.values()) == {1} and len(sent) > 10
+            # Dask copies from worker to worker what all parts share; the bits of the part go to each worker that has it.
+            bits = {id(array) for part in computation.index.parts for array in (part.bits, part.group_at)}
+            common = {number: times for number, times in sent.items() if number not in bits}
+            assert set(common.values()) == {1} and len(common) > 10
+            assert bits <= sent.keys() and all(sent[number] <= 2 for number in bits)
             before = sum(sent.values())
             powers = [np.minimum(power, 1) for power in computation.data.power]
             computation.with_power(powers).measure((0, 0), KEY, 50_000)
-            assert set(sent.values()) == {1}
-            # The power of each history, and who was truncated, which is worked out anew.
-            assert sum(sent.values()) - before == len(powers) + 1
+            # The power of each history, who was truncated, and the group of each target, which are worked out anew.
+            assert sum(sent.values()) - before == len(powers) + 2
+            assert all(times == 1 for number, times in sent.items() if number not in bits)
+
+    def test_a_worker_holds_the_parts_that_it_was_asked_about_and_no_others(
+        self, computation, two_workers, every_array_is_large, small_batches
+    ):
+        def held(sender: str) -> tuple[list[int], int]:
+            """The numbers of a worker's parts, and the bytes of its own arrays."""
+            of_sender = (
+                [thing for name, thing in list(things.items()) if name.startswith(sender)]
+                for things in (worker._store._parts, worker._store._arrays)
+            )
+            parts, arrays = of_sender
+            return sorted(part.number for part in parts), sum(array.nbytes for array in arrays)
+
+        def bytes_held(parts: int) -> list[int]:
+            with ClusterExecutor(two_workers.scheduler_address, parts=parts) as executor:
+                split = NodeComputation(computation.data, computation.dimensions, computation.k).on(executor)
+                split.measure((0, 0), KEY, 150_000)
+                there = executor._client.run(held, executor._sender)
+                wanted = [[0], [0]] if parts == 1 else [list(range(0, parts, 2)), list(range(1, parts, 2))]
+                assert sorted(numbers for numbers, _ in there.values()) == wanted
+                for part in split.index.parts:  # Dask keeps no second copy of them
+                    assert not {executor._names[id(array)] for array in (part.bits, part.group_at)} & executor._sent.keys()
+                sizes = [part.bits.nbytes for part in split.index.parts]
+                assert max(sizes) < 2 * min(sizes), "of some 600 members, of whom 512 are in a block"
+                return [size for _, size in there.values()]
+
+        whole, quarters = bytes_held(1), bytes_held(4)
+        assert max(quarters) < min(whole)
 
     def test_calls_are_small(self, computation):
-        everything = len(pickle.dumps(computation))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(worker, "LARGE_BYTES", 1000)
-            content, names = worker.packed(computation, lambda array: str(id(array)))
-        assert len(names) > 10 and len(content) < everything / 5
+        for thing, arrays in ((computation._matching.draws, 10), (computation.index.parts[0], 1)):
+            everything = len(pickle.dumps(thing))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(worker, "LARGE_BYTES", 1000)
+                content, names = worker.packed(thing, lambda array: str(id(array)))
+            assert len(names) > arrays and len(content) < everything / 5
 
     def test_workers_forget_what_they_were_sent(self, computation, two_workers, small_batches):
         def held() -> list[str]:
@@ -203,7 +244,7 @@ class TestWhatTravels:
 
     def test_only_methods_travel(self, executor):
         with pytest.raises(TypeError, match="methods of an object"):
-            executor.submit(partial(lambda n: n, 1))
+            executor.answers(lambda part, n: n, [A_PART], 1)
 
 
 class TestDeath:
@@ -238,6 +279,26 @@ class TestDeath:
         alone = computation.measure((0, 0), KEY, draws, keep_flags=True)
         assert np.array_equal(measured.flags, alone.flags)
         assert (measured.flagged, measured.exempt, measured.draws) == (alone.flagged, alone.exempt, draws)
+
+    @pytest.mark.matrix
+    def test_a_worker_killed_with_the_parts_it_had_costs_time_not_correctness(
+        self, computation, two_workers, every_array_is_large
+    ):
+        draws = 1_000_000
+        with ClusterExecutor(two_workers.scheduler_address, parts=5) as executor:
+            split = NodeComputation(computation.data, computation.dimensions, computation.k).on(executor)
+            split.measure((0, 0), KEY, 100_000)  # both have their parts
+            pids = executor._client.run(os.getpid)
+            with ThreadPoolExecutor(1) as aside:
+                measuring = aside.submit(split.measure, (0, 0), KEY, draws, keep_flags=True)
+                killed = next(address for address in at_work(executor) if address in pids)
+                os.kill(pids[killed], signal.SIGKILL)
+                assert not measuring.done(), "half-way"
+                measured = measuring.result(timeout=WAIT)
+            places = list(executor._places)
+            assert searched(split, executor) == searched(computation)
+        assert len(places) == 2, "whoever is started again takes the place of the one that is gone"
+        assert np.array_equal(measured.flags, computation.measure((0, 0), KEY, draws, keep_flags=True).flags)
 
     @pytest.mark.matrix
     def test_all_workers_killed_and_started_again(self, computation, two_workers, every_array_is_large):
@@ -295,7 +356,7 @@ class TestDeath:
             ClusterExecutor(two_workers.scheduler_address, answer_within=0.3) as executor,
             pytest.raises(ExecutorError, match="did not answer a call within 0 s, although its workers are alive"),
         ):
-            executor.submit(Sleeper().sleep, 2).result()
+            executor.answers(Sleeper().sleep, [A_PART], 2)
 
     @pytest.mark.matrix
     def test_a_call_that_kills_every_worker(self, two_workers, monkeypatch):
@@ -304,7 +365,7 @@ class TestDeath:
             ClusterExecutor(two_workers.scheduler_address) as executor,
             pytest.raises(ExecutorError, match="lost the same call 2 times, most recently because .*too little memory"),
         ):
-            executor.submit(Sleeper().die).result()
+            executor.answers(Sleeper().die, [A_PART])
 
 
 def at_work(executor) -> list[str]:
@@ -320,16 +381,16 @@ def at_work(executor) -> list[str]:
 class Sleeper:
     """An object that misbehaves on a worker."""
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, part: MemberPart, seconds: float) -> None:
         time.sleep(seconds)
 
-    def die(self) -> None:
+    def die(self, part: MemberPart) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def fail(self, value: str) -> None:
+    def fail(self, part: MemberPart, value: str) -> None:
         raise ValueError(f"cannot do this with {value}")
 
-    def refuse(self) -> None:
+    def refuse(self, part: MemberPart) -> None:
         raise ExecutorError("this is our own text")
 
 
@@ -337,13 +398,13 @@ class TestFailure:
     def test_says_what_and_where_and_no_value(self, executor, two_workers):
         said = r"failed: ValueError at worker.py:\d+, test_executors.py:\d+$"
         with pytest.raises(ExecutorError, match=said) as caught:
-            executor.submit(Sleeper().fail, CANARY).result()
+            executor.answers(Sleeper().fail, [A_PART], CANARY)
         assert caught.value.__cause__ is None and CANARY not in str(caught.value)
         assert CANARY not in str(two_workers.get_logs())
 
     def test_our_own_errors_keep_their_text(self, executor):
         with pytest.raises(ExecutorError, match="failed: this is our own text"):
-            executor.submit(Sleeper().refuse).result()
+            executor.answers(Sleeper().refuse, [A_PART])
 
 
 def test_certificates_come_from_the_configuration_of_dask(computation):
@@ -364,7 +425,19 @@ class TestRefused:
         for value in (None, ""):
             monkeypatch.delenv(VARIABLE, raising=False) if value is None else monkeypatch.setenv(VARIABLE, value)
             with search_executor() as executor:
-                assert type(executor) is ThreadPoolExecutor
+                assert type(executor) is Threads and executor.parts is None
+
+    def test_the_number_of_parts_is_asked_for(self, monkeypatch):
+        for value, parts in (("", None), ("1", 1), ("16", 16), ("1024", 1024)):
+            monkeypatch.setenv(PARTS, value)
+            with search_executor() as executor:
+                assert executor.parts == parts
+
+    @pytest.mark.parametrize("value", ["0", "-1", "1025", "4.0", "many", "\u0664", " 4"])
+    def test_what_is_no_number_of_parts(self, value, monkeypatch):
+        monkeypatch.setenv(PARTS, value)
+        with pytest.raises(ExecutorError, match=f"DEID_PARTS is '{value}'; it must be a whole number from 1 to 1024, or unset"):
+            search_executor()
 
     def test_the_cluster_that_is_named(self, two_workers, monkeypatch, computation):
         monkeypatch.setenv(VARIABLE, two_workers.scheduler_address)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from deid_assets.methods.kernel import knowledge, node_computation
+from deid_assets.methods.kernel import executor, knowledge, node_computation
 from deid_assets.methods.lattice import longitudinal_search
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.oracle import Person
@@ -145,4 +145,12 @@ def short_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (knowledge, node_computation, longitudinal_search):
             patch.setattr(module, "DRAWS_PER_BLOCK", 64)
+        yield
+
+
+@contextlib.contextmanager
+def small_parts(members: int) -> Iterator[None]:
+    """Parts of so many members, or of a few more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executor, "MEMBERS_OF_A_PART", members)
         yield

@@ -5,7 +5,6 @@ takes the best. The same cases go to a cluster in `test_executors`.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.kernel import knowledge
+from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
@@ -29,8 +29,8 @@ ERROR = 0.2
 
 
 @pytest.fixture(scope="module")
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(3) as executor:
+def threads() -> Iterator[Threads]:
+    with Threads(3) as executor:
         yield executor
 
 

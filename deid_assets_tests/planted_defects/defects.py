@@ -30,30 +30,30 @@ KERNEL = ("methods/kernel", "methods/adversary")
 DEFECTS = (
     Defect(
         "a member who lacks their own knowledge is not found and is flagged for it",
-        "methods/kernel/node_computation.py",
-        "flags[short_by_one] = ~draws.lost_by(batch, short_by_one, known.histories)",
+        "methods/kernel/drawn_blocks.py",
+        "found[small] += self.lost_by(batch, small, histories)",
         "pass",
         KERNEL,
     ),
     Defect(
         "classes of exactly k count as too small",
         "methods/kernel/node_computation.py",
-        "flags = ~exempt & ~flagged & (found < self.k)",
-        "flags = ~exempt & ~flagged & (found <= self.k)",
+        "np.logical_or.reduce(~exempt & (sizes < asked.limit))",
+        "np.logical_or.reduce(~exempt & (sizes <= asked.limit))",
         KERNEL,
     ),
     Defect(
         "exempt draws count as at high risk",
         "methods/kernel/node_computation.py",
-        "flags = ~exempt & ~flagged & (found < self.k)",
-        "flags = exempt | (found < self.k)",
+        "np.logical_or.reduce(~exempt & (sizes < asked.limit))",
+        "np.logical_or.reduce(exempt | (sizes < asked.limit))",
         KERNEL,
     ),
     Defect(
         "of several scenarios the last one decides",
         "methods/kernel/node_computation.py",
-        "flagged |= flags",
-        "flagged = flags",
+        "np.logical_or.reduce(~exempt & (sizes < asked.limit))",
+        "(~exempt & (sizes < asked.limit))[-1]",
         KERNEL,
     ),
     Defect(
@@ -66,8 +66,8 @@ DEFECTS = (
     Defect(
         "the literal reading uses the exemption of the other",
         "methods/kernel/node_computation.py",
-        'if exemption == "literal":',
-        'if exemption == "never":',
+        'known if exemption == "literal" else',
+        'known if exemption == "never" else',
         KERNEL,
     ),
     Defect(

@@ -56,7 +56,7 @@ def test_a_kernel_that_finds_no_classes_is_refused(pipeline, monkeypatch):
         honest = engine.chosen()
         broken = engine.Engine(
             honest.name, honest.draw_in_order, honest.rows_for_knowledge,
-            lambda index, cells, cell, rows, limit=None: np.full(len(cell), np.iinfo(np.int32).max // 2, np.int32),
+            lambda part, cells, cell, rows, limit=None: np.full(len(cell), np.iinfo(np.int32).max // 2, np.int32),
         )  # fmt: skip
         patch.setattr(engine, "chosen", lambda: broken)
         pipeline.run(KEY, ["longitudinal_risk"])

@@ -190,7 +190,7 @@ class SensitivityAnalysis:
             if wrong:
                 frequency = np.bincount(known[number].histories.codes, minlength=domain.sizes[0])
                 codes = with_wrong_values(generator, codes, wrong, frequency)
-            rows.append(engine.chosen().rows_for_knowledge(codes, domain, 0, index.rows_of(number, 0)))
+            rows.append(engine.chosen().rows_for_knowledge(codes, domain, 0, index.rows.of[number, 0]))
         extended = FactIndex(index, facts)
         every = [extended.rows(own) for own in rows]
         for first, own, draws in zip(extended.first, facts, askers, strict=False):
@@ -199,9 +199,10 @@ class SensitivityAnalysis:
             row[0, draws[asked]] = first + own.numbers[asked]
             every.append(row)
         asked_rows = np.concatenate(every)
-        cells = index.cells((0,) * self.records.demographics.shape[1])
+        levels = (0,) * self.records.demographics.shape[1]
+        cell = index.groups.cells(levels)[index.group_of[targets]]
         matched = all_rows_hold(extended.bits, extended.blocks, index.position[targets], asked_rows)
-        sizes = engine.chosen().matching_members(extended, cells, cells.cell_of[targets], asked_rows)
+        sizes = engine.chosen().matching_members(extended, extended.part.cells(levels, index.groups), cell, asked_rows)
         return matched, sizes
 
     def _facts(

@@ -153,20 +153,21 @@ class PossibleOrders:
 
 
 class FactIndex:
-    """A member index with extra rows for facts before its own; has what the kernel's loops read from an index."""
+    """A member index of one part with extra rows for facts before its own; has what the kernel's loops read from a part."""
 
     def __init__(self, index: MemberIndex, facts: Sequence[Facts]):
         """Fact f of the g-th `facts` is in row `first[g]` + f."""
-        self.blocks, self.members = index.blocks, index.members
+        (self.part,) = index.parts
+        self.blocks = self.part.blocks
         self.first = np.concatenate([[0], np.cumsum([own.count for own in facts], dtype=np.int64)])
         self.facts = int(self.first[-1])
-        self.bits = aligned_words(self.facts * index.blocks + len(index.bits))
-        self.bits[self.facts * index.blocks :] = index.bits
-        octets = self.bits[: self.facts * index.blocks].view(np.uint8).reshape(self.facts, index.blocks * BITS // 8)
-        step = max(1, _CELLS_AT_ONCE // (index.blocks * BITS))
+        self.bits = aligned_words(self.facts * self.blocks + len(self.part.bits))
+        self.bits[self.facts * self.blocks :] = self.part.bits
+        octets = self.bits[: self.facts * self.blocks].view(np.uint8).reshape(self.facts, self.blocks * BITS // 8)
+        step = max(1, _CELLS_AT_ONCE // (self.blocks * BITS))
         every = chain.from_iterable(own.members for own in facts)
         for first in range(0, self.facts, step):
-            true = np.zeros((min(step, self.facts - first), index.blocks * BITS), dtype=bool)
+            true = np.zeros((min(step, self.facts - first), self.blocks * BITS), dtype=bool)
             for row in true:
                 row[index.position[next(every)]] = True
             octets[first : first + len(true)] = np.packbits(true, axis=1, bitorder="little")

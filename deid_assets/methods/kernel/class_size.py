@@ -1,7 +1,8 @@
 """Class sizes by bit-sets: how many members share a target's demographics and match what the adversary knows.
 
 This is step 4.b.ii of the node computation (methods#node-risk). `multiset` counts how often each generalized value is known,
-`rows_for_knowledge` converts these counts into rows of the index, and `matching_members` counts who is in all of them.
+`rows_for_knowledge` converts these counts into rows of the index, and `matching_members` counts who is in all of them, in one
+part of the population.
 
 For each draw, the rows that its knowledge needs are ANDed over the blocks of its demographic cell, the rarest row first; the
 remaining bits are the members of its class. Draws are processed side by side: a few blocks of every cell, then twice as many,
@@ -10,7 +11,7 @@ and so on. A draw leaves as soon as its class reaches the limit or its cell is e
 
 import numpy as np
 
-from deid_assets.methods.kernel.member_index import NO_ROW, TOO_RARE, WORDS, DemographicCells, MemberIndex
+from deid_assets.methods.kernel.member_index import NO_ROW, TOO_RARE, WORDS, DemographicCells, MemberPart
 from deid_assets.methods.population.longitudinal_data import Domain
 
 NO_LIMIT = np.iinfo(np.int32).max
@@ -31,7 +32,7 @@ def rows_for_knowledge(codes: np.ndarray, domain: Domain, level: int, rows_of: n
     codes
         (P, B) int: base codes of each draw in its column, padded with -1.
     rows_of
-        (values at the level, most) int: row of 'at least c times' at [v, c - 1] (`MemberIndex.rows_of`).
+        (values at the level, most) int: row of 'at least c times' at [v, c - 1] (`RowNumbers.of`).
 
     Returns
     -------
@@ -79,7 +80,7 @@ def multiset(codes: np.ndarray, domain: Domain, level: int) -> tuple[np.ndarray,
 
 
 def matching_members(
-    index: MemberIndex,
+    part: MemberPart,
     cells: DemographicCells,
     cell: np.ndarray,
     rows: np.ndarray,
@@ -89,6 +90,8 @@ def matching_members(
 
     Parameters
     ----------
+    part, cells
+        The members who are counted, and their cells.
     cell
         (B,) int: the cell of each draw; TOO_RARE counts as 0.
     rows
@@ -111,14 +114,14 @@ def matching_members(
     asked = asked[np.argsort(-length[asked].astype(np.int16), kind="stable")]
     begin, length = begin[asked], length[asked]
     # Convert to offsets of each row's first block.
-    rows *= index.blocks
+    rows *= part.blocks
     next_pair, end = cells.first[cell[asked]], cells.first[cell[asked] + 1]
     live = np.arange(len(asked))
     width = 1
     while len(live):
         for piece in np.array_split(live, max(1, -(-len(live) * width // _BLOCKS_AT_ONCE))):
             found[asked[piece]] += _count_in_blocks(
-                index, cells, rows, begin[piece], length[piece], next_pair[piece], end[piece], width
+                part, cells, rows, begin[piece], length[piece], next_pair[piece], end[piece], width
             )
         next_pair[live] += width
         live = live[(found[asked[live]] < limit) & (next_pair[live] < end[live])]
@@ -159,7 +162,7 @@ def _rarest_first(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _count_in_blocks(
-    index: MemberIndex,
+    part: MemberPart,
     cells: DemographicCells,
     rows: np.ndarray,
     begin: np.ndarray,
@@ -190,7 +193,7 @@ def _count_in_blocks(
         where = rows[begin[:draws] + step][draw[:active]]
         where += blocks[:active]
         # mode="clip" writes directly into the buffer; every index is valid.
-        np.take(index.bits, where, axis=0, out=buffer[:active], mode="clip")
+        np.take(part.bits, where, axis=0, out=buffer[:active], mode="clip")
         np.bitwise_and(bits[:active], buffer[:active], out=bits[:active])
     return np.bincount(draw, weights=_bit_counts(bits), minlength=len(first)).astype(np.int32)
 

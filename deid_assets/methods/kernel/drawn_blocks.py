@@ -2,17 +2,26 @@
 
 What is computed here depends on the draw and on the level of one history, not on the whole node, so that the nodes of a
 lattice share it.
+
+The members who match are counted part by part (methods#parts). Draws are made once, where the first part is asked. Those whose
+count may still change go on to other parts, with all that these need: they know nothing but their bit-sets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from deid_assets.methods.kernel import engine
-from deid_assets.methods.kernel.class_size import multiset
+from deid_assets.methods.kernel.class_size import NO_LIMIT, multiset
 from deid_assets.methods.kernel.knowledge import Knowledge, SortedTargets
-from deid_assets.methods.kernel.member_index import DemographicCells, MemberIndex
+from deid_assets.methods.kernel.member_index import (
+    NO_ROW,
+    TOO_RARE,
+    Levels,
+    MemberIndex,
+    MemberPart,
+)
 from deid_assets.methods.population.longitudinal_data import LongitudinalData, truncated_targets
 
 BLOCKS_KEPT = 16
@@ -29,8 +38,6 @@ class Batch:
         (B,) int64: position in the stream of each draw.
     knowledge
         The draws, sorted.
-    members
-        (B,) int64: the drawn members, as rows of the population.
     truncated, of_truncated
         (T,) int64: positions of the draws whose target lost values to truncation; and these draws.
     rows, lost
@@ -39,21 +46,13 @@ class Batch:
 
     order: np.ndarray
     knowledge: Knowledge
-    members: np.ndarray
     truncated: np.ndarray
     of_truncated: Knowledge
     rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
     lost: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
-    def take(self, draws: np.ndarray) -> "Batch":
-        """Return some of the draws, by their ascending positions in this batch, with what is cached of `lost`."""
-        knowledge = self.knowledge.take(draws)
-        chosen = np.flatnonzero(np.isin(self.truncated, draws, assume_unique=True))
-        truncated = np.searchsorted(draws, self.truncated[chosen])
-        lost = {key: column[chosen] for key, column in self.lost.items()}
-        return Batch(
-            self.order[draws], knowledge, self.members[draws], truncated, knowledge.take(truncated), rows={}, lost=lost
-        )
+    def __len__(self) -> int:
+        return len(self.order)
 
     def in_stream_order(self, column: np.ndarray) -> np.ndarray:
         """Return a column of the sorted draws in the order in which they were drawn."""
@@ -62,15 +61,98 @@ class Batch:
         return in_order
 
 
-class DrawnBlocks:
-    """The draws of any stream over one population and its bit-sets; the first requested blocks are cached."""
+@dataclass(frozen=True)
+class Asked:
+    """What is asked about each draw: how many members match what an adversary knows.
 
-    def __init__(self, data: LongitudinalData, index: MemberIndex):
-        self.data, self.index = data, index
-        self._truncated = np.zeros(len(data.targets), dtype=bool)
-        for history in range(len(data.held)):
-            self._truncated |= truncated_targets(data, history)
-        self._sorted = SortedTargets(data, index.position)
+    Attributes
+    ----------
+    stream_key
+        16 bytes, the key of the stream of draws.
+    demographics
+        Level of each level-1 quasi-identifier.
+    scenarios
+        For each adversary, the levels of the histories that they know, and those at which it is decided whether truncation
+        exempts a draw.
+    limit
+        Counting stops when a count reaches `limit`.
+    """
+
+    stream_key: bytes
+    demographics: Levels
+    scenarios: tuple[tuple[Levels, Levels], ...]
+    limit: int
+
+
+@dataclass(frozen=True, eq=False)
+class Undecided:
+    """Draws whose count may change in parts that were not asked.
+
+    Attributes
+    ----------
+    places
+        (D,) int64: which counts of `Counted` these are, as if they were in one row.
+    cell, rows
+        (D,) int32 and (S, D) int32: who matches, as in `class_size.matching_members`.
+    found
+        (D,) int32: the count so far.
+    """
+
+    places: np.ndarray
+    cell: np.ndarray
+    rows: np.ndarray
+    found: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def having(self, found: np.ndarray, limit: int) -> "Undecided":
+        """Return those that have not reached the limit with these counts, (D,) int32."""
+        left = np.flatnonzero(found < limit)
+        return Undecided(self.places[left], self.cell[left], self.rows[:, left], found[left])
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """What one part found about a batch of draws, in the order of the stream.
+
+    Attributes
+    ----------
+    sizes
+        (scenarios, B) int32: the members who match, and the target if its own D' lacks what is known; at most the limit.
+    exempt
+        (scenarios, B) bool: whether truncation exempts the draw. Then its size is 0.
+    undecided
+        Draws to be counted in other parts.
+    """
+
+    sizes: np.ndarray
+    exempt: np.ndarray
+    undecided: Undecided
+
+
+class DrawnBlocks:
+    """The draws of any stream over the released members of one population; the first requested blocks are cached.
+
+    It knows what all parts have in common, and is wherever a part is.
+
+    Parameters
+    ----------
+    released
+        The data, with the released members as its population.
+    index
+        The bit-sets of the whole population; only what its parts have in common is kept.
+    targets
+        (n,) int: the released members as rows of the whole population.
+    """
+
+    def __init__(self, released: LongitudinalData, index: MemberIndex, targets: np.ndarray):
+        self.data, self._groups, self._numbers = released, index.groups, index.rows
+        self._group_of = index.group_of[targets]
+        self._truncated = np.zeros(len(targets), dtype=bool)
+        for history in range(len(released.held)):
+            self._truncated |= truncated_targets(released, history)
+        self._sorted = SortedTargets(released, self._group_of)
         self._own_counts: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._kept: dict[tuple[bytes, range], Batch] = {}
 
@@ -83,52 +165,89 @@ class DrawnBlocks:
         batch = self._kept.get((stream_key, blocks))
         if batch is None:
             order, knowledge = engine.chosen().draw_in_order(self._sorted, stream_key, blocks)
-            members = self.data.targets[knowledge.targets]
             truncated = np.flatnonzero(self._truncated[knowledge.targets])
-            batch = Batch(order, knowledge, members, truncated, knowledge.take(truncated))
+            batch = Batch(order, knowledge, truncated, knowledge.take(truncated))
             if sum(len(kept) for _, kept in list(self._kept)) + len(blocks) <= BLOCKS_KEPT:
                 self._kept[stream_key, blocks] = batch
         return batch
 
-    def matching_members(
-        self, batch: Batch, cells: DemographicCells, cell: np.ndarray, levels: tuple[int | None, ...], limit: int
-    ) -> np.ndarray:
-        """Return (B,) int32: number of members of each draw's cell who match its knowledge, with histories at these levels."""
-        chosen = engine.chosen()
+    def begin(self, part: MemberPart, asked: Asked, blocks: range) -> Counted:
+        """Make some blocks of a stream, and count the members of one part who match each draw."""
+        batch = self.batch(asked.stream_key, blocks)
+        cell = self._groups.cells(asked.demographics)[self._group_of[batch.knowledge.targets]]
+        is_last = part.members == self._groups.members
+        sizes, exempt, undecided = [], [], []
+        flagged = np.zeros(len(batch), dtype=bool)
+        for number, (histories, exempt_at) in enumerate(asked.scenarios):
+            lost = self.lost(batch, exempt_at)
+            own = np.where(lost | flagged, TOO_RARE, cell)
+            found = self.matching_members(part, batch, own, histories, asked)
+            small = np.flatnonzero(~lost & ~flagged & (found < asked.limit))
+            # Step 4.b.ii: a target that lacks its own knowledge was not found and counts itself.
+            found[small] += self.lost_by(batch, small, histories)
+            if not is_last:
+                small = small[(found[small] < asked.limit) & (own[small] != TOO_RARE)]
+                rows = self._rows_of(batch.knowledge.take(small), histories)
+                matched = np.flatnonzero(~np.any(rows == TOO_RARE, axis=0))
+                small, rows = small[matched], rows[:, matched]
+                undecided.append(Undecided(number * len(batch) + batch.order[small], own[small], rows, found[small]))
+            elif asked.limit < NO_LIMIT:
+                # It needs no second adversary who finds too few.
+                flagged |= ~lost & (found < asked.limit)
+            sizes.append(batch.in_stream_order(found))
+            exempt.append(batch.in_stream_order(lost))
+        return Counted(np.stack(sizes), np.stack(exempt), _joined(undecided))
+
+    def go_on(self, part: MemberPart, asked: Asked, undecided: Undecided) -> np.ndarray:
+        """Return (D,) int32: the members of one more part who match each draw, at most the limit."""
+        cells = part.cells(asked.demographics, self._groups)
+        return engine.chosen().matching_members(part, cells, undecided.cell, undecided.rows, asked.limit)
+
+    def matching_members(self, part: MemberPart, batch: Batch, cell: np.ndarray, levels: Levels, asked: Asked) -> np.ndarray:
+        """Return (B,) int32: number of a part's members in each draw's cell who match it, with histories at these levels."""
+        chosen, cells = engine.chosen(), part.cells(asked.demographics, self._groups)
         if chosen.matching_knowledge is None:
-            return chosen.matching_members(self.index, cells, cell, self.rows(batch, levels), limit)
-        domains = self.data.history_domains
-        return chosen.matching_knowledge(self.index, cells, cell, batch.knowledge, domains, levels, limit)
+            return chosen.matching_members(part, cells, cell, self.rows(batch, levels), asked.limit)
+        known = [
+            (batch.knowledge.codes[h], self.data.history_domains[h].levels[level], self._numbers.of[h, level])
+            for h, level in _kept(levels)
+        ]
+        return chosen.matching_knowledge(part, cells, cell, known, asked.limit)
 
-    def rows(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
+    def rows(self, batch: Batch, levels: Levels) -> np.ndarray:
         """Return (slots, B) int32: the rows needed for each draw's knowledge, with histories at these levels."""
-        parts = [np.zeros((0, len(batch.members)), dtype=np.int32)]
-        for history, level in _kept_histories(levels):
-            if (history, level) not in batch.rows:
-                codes, domain = batch.knowledge.codes[history], self.data.history_domains[history]
-                rows_of = self.index.rows_of(history, level)
-                batch.rows[history, level] = engine.chosen().rows_for_knowledge(codes, domain, level, rows_of)
-            parts.append(batch.rows[history, level])
-        return np.concatenate(parts)
+        for key in _kept(levels):
+            if key not in batch.rows:
+                batch.rows[key] = self._rows_of_history(batch.knowledge, *key)
+        return np.concatenate([np.zeros((0, len(batch)), np.int32), *(batch.rows[key] for key in _kept(levels))])
 
-    def lost(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
+    def _rows_of(self, knowledge: Knowledge, levels: Levels) -> np.ndarray:
+        """Return `rows` for some draws; nothing is cached."""
+        nothing = np.zeros((0, len(knowledge)), np.int32)
+        return np.concatenate([nothing, *(self._rows_of_history(knowledge, *key) for key in _kept(levels))])
+
+    def _rows_of_history(self, knowledge: Knowledge, history: int, level: int) -> np.ndarray:
+        domain, rows_of = self.data.history_domains[history], self._numbers.of[history, level]
+        return engine.chosen().rows_for_knowledge(knowledge.codes[history], domain, level, rows_of)
+
+    def lost(self, batch: Batch, levels: Levels) -> np.ndarray:
         """Return (B,) bool: whether part of the knowledge, at these levels, is missing from the target's own D'.
 
         This is step 4.b.i.2 of the appendix (methods#node-risk).
         """
-        lost = np.zeros(len(batch.members), dtype=bool)
-        for history, level in _kept_histories(levels):
+        lost = np.zeros(len(batch), dtype=bool)
+        for history, level in _kept(levels):
             if (history, level) not in batch.lost:
                 batch.lost[history, level] = self._lost_of_history(batch.of_truncated, history, level)
             lost[batch.truncated] |= batch.lost[history, level]
         return lost
 
-    def lost_by(self, batch: Batch, draws: np.ndarray, levels: tuple[int | None, ...]) -> np.ndarray:
+    def lost_by(self, batch: Batch, draws: np.ndarray, levels: Levels) -> np.ndarray:
         """Return `lost` for some draws only, given by their positions in the batch; nothing is cached."""
         lost = np.zeros(len(draws), dtype=bool)
         truncated = np.flatnonzero(self._truncated[batch.knowledge.targets[draws]])
         knowledge = batch.knowledge.take(draws[truncated])
-        for history, level in _kept_histories(levels):
+        for history, level in _kept(levels):
             lost[truncated] |= self._lost_of_history(knowledge, history, level)
         return lost
 
@@ -159,5 +278,16 @@ class DrawnBlocks:
         return self._own_counts[history, level]
 
 
-def _kept_histories(levels: tuple[int | None, ...]) -> Iterator[tuple[int, int]]:
+def _joined(undecided: Sequence[Undecided]) -> Undecided:
+    """Put what several adversaries leave undecided side by side."""
+    slots = max((len(one.rows) for one in undecided), default=0)
+    rows = [np.pad(one.rows, ((0, slots - len(one.rows)), (0, 0)), constant_values=NO_ROW) for one in undecided]
+    places, cell, found = (
+        np.concatenate([np.zeros(0, kind), *(getattr(one, name) for one in undecided)])
+        for name, kind in (("places", np.int64), ("cell", np.int32), ("found", np.int32))
+    )
+    return Undecided(places, cell, np.concatenate([np.zeros((slots, 0), np.int32), *rows], axis=1), found)
+
+
+def _kept(levels: Levels) -> Iterator[tuple[int, int]]:
     return ((history, level) for history, level in enumerate(levels) if level is not None)

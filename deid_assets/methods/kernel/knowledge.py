@@ -14,7 +14,7 @@ determines the order of draws and the use of each random number; the same draws 
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -258,10 +258,14 @@ def own_key(stream_key: bytes, name: str) -> bytes:
     return hashlib.blake2b(name.encode(), key=stream_key, digest_size=16).digest()
 
 
+def targets_of(data: LongitudinalData, stream_key: bytes, blocks: Iterable[int]) -> np.ndarray:
+    """Return (B,) int64: the targets of some blocks of a stream, in its order."""
+    return np.concatenate([start_block(data, stream_key, block)[1] for block in blocks])
+
+
 def draws_of_targets(data: LongitudinalData, stream_key: bytes, draws: int) -> np.ndarray:
-    """Return (draws,) int64: the targets of a stream, in its order."""
-    blocks = range(-(-draws // DRAWS_PER_BLOCK))
-    return np.concatenate([draw_knowledge(data, stream_key, block).targets for block in blocks])[:draws]
+    """Return (draws,) int64: the first targets of a stream, in its order."""
+    return targets_of(data, stream_key, range(-(-draws // DRAWS_PER_BLOCK)))[:draws]
 
 
 class SortedTargets:
@@ -270,7 +274,7 @@ class SortedTargets:
     Parameters
     ----------
     position
-        (N,) int64: position of each member of the population (`MemberIndex.position`).
+        (N,) int: where each member of the population is in that order; whoever shares a position stays in the order of targets.
 
     Attributes
     ----------

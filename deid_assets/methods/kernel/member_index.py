@@ -1,8 +1,11 @@
 """Bit-sets over the members, built once for a whole lattice: who has value v at least c times, and who is in which cell.
 
-All bit-sets share one order of the members, sorted by their level-1 values, so that a demographic cell is one range or a few
-ranges at every node. Bits are in blocks of 512, a cache line: a class is counted by ANDing a few rows over the blocks of one
-cell (`class_size`).
+The population consists of parts (methods#parts). Each has bit-sets of its own members, and can be on another machine. The
+numbers of rows and cells are common to all parts: members are counted over all of them before a row or a cell is left out.
+
+The bit-sets of a part share one order of its members, sorted by their level-1 values, so that a demographic cell is one range
+or a few ranges at every node. Bits are in blocks of 512, a cache line: a class is counted by ANDing a few rows over the blocks
+of one cell (`class_size`).
 
 Containment of multisets becomes AND: a member's values contain {a, a, b} if the member has a at least twice and b at least
 once (methods#node-risk). One row per (history, level, v, c) therefore serves every node that uses that level.
@@ -10,8 +13,10 @@ once (methods#node-risk). One row per (history, level, v, c) therefore serves ev
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,15 +32,92 @@ NO_ROW = np.iinfo(np.int32).max
 _CELLS_PER_CHUNK = 1 << 21
 _CELL_BYTES_KEPT = 1 << 27
 
+Levels = tuple[int | None, ...]
+"""A level of each quasi-identifier; None removes it."""
 
-@dataclass(frozen=True, eq=False)
-class DemographicCells:
-    """The members' equivalence classes on level-1 values, at one level of each, as blocks of bits.
+
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+Made = TypeVar("Made", bound=_Sized)
+
+
+class _Recent(Generic[Made]):
+    """What was made for the latest levels, up to so many bytes; a copy elsewhere begins empty."""
+
+    def __init__(self, kept: int):
+        self._kept, self._lock = kept, threading.Lock()
+        self._made: OrderedDict[Levels, Made] = OrderedDict()
+
+    def __reduce__(self) -> tuple:
+        # A lock cannot be sent to another process, and what was made is quick to make again.
+        return _Recent, (self._kept,)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(made.nbytes for made in self._made.values())
+
+    def of(self, levels: Levels, make: Callable[[Levels], Made]) -> Made:
+        with self._lock:
+            if levels in self._made:
+                self._made.move_to_end(levels)
+                return self._made[levels]
+        made = make(levels)
+        with self._lock:
+            self._made[levels] = made
+            while len(self._made) > 1 and self.nbytes > self._kept:
+                self._made.popitem(last=False)
+        return made
+
+
+class DemographicGroups:
+    """Who shares all level-1 values: groups of members in the order of the bits, and the cells that groups form at a node.
 
     Attributes
     ----------
-    cell_of
-        (N,) int32: each member's cell, TOO_RARE if the cell has fewer members than requested.
+    members
+        Size N of the population, in all parts.
+    codes
+        (G, d) int: base codes of the level-1 quasi-identifiers of each group.
+    sizes
+        (G,) int64: its members in all parts.
+    """
+
+    def __init__(self, codes: np.ndarray, sizes: np.ndarray, domains: Sequence[Domain], least_cell: int):
+        self.members = int(sizes.sum())
+        self.codes, self.sizes = codes, sizes
+        self._domains, self._least_cell = tuple(domains), least_cell
+        self._cells = _Recent[np.ndarray](_CELL_BYTES_KEPT)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory used, in bytes."""
+        return self.codes.nbytes + self.sizes.nbytes + self._cells.nbytes
+
+    def cells(self, levels: Levels) -> np.ndarray:
+        """Return (G,) int32: each group's cell at these levels, TOO_RARE if the cell has fewer members than requested."""
+        return self._cells.of(levels, self._numbered)
+
+    def _numbered(self, levels: Levels) -> np.ndarray:
+        code = np.zeros(len(self.sizes), dtype=np.int64)
+        for column, (domain, level) in enumerate(zip(self._domains, levels, strict=True)):
+            if level is not None:
+                code = code * domain.sizes[level] + domain.levels[level][self.codes[:, column]]
+        # Compacting codes after every mixed-radix step would cost a sort each; one at the end is enough below 2**63.
+        _, cell = np.unique(code, return_inverse=True)
+        # Sums of whole numbers below 2**53 are exact.
+        kept = np.bincount(cell, weights=self.sizes) >= self._least_cell
+        return np.where(kept, np.cumsum(kept) - 1, TOO_RARE)[cell].astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class DemographicCells:
+    """The cells of a part: equivalence classes on level-1 values, at one level of each, as blocks of bits.
+
+    Attributes
+    ----------
     first
         (cells + 1,) int64: cell c consists of the pairs first[c] .. first[c + 1] - 1.
     blocks
@@ -44,7 +126,6 @@ class DemographicCells:
         (pairs + 1, WORDS) uint64: the members of the cell in that block; the last is empty.
     """
 
-    cell_of: np.ndarray
     first: np.ndarray
     blocks: np.ndarray
     masks: np.ndarray
@@ -52,7 +133,82 @@ class DemographicCells:
     @property
     def nbytes(self) -> int:
         """Size of the arrays in bytes."""
-        return self.cell_of.nbytes + self.first.nbytes + self.blocks.nbytes + self.masks.nbytes
+        return self.first.nbytes + self.blocks.nbytes + self.masks.nbytes
+
+
+class MemberPart:
+    """The bit-sets of some members.
+
+    Attributes
+    ----------
+    number, parts
+        Which part of how many this is.
+    group_at
+        (members,) int32: the group of each member, in the order of the bits.
+    bits
+        (rows * blocks, WORDS) uint64: row r in block b is `bits[r * blocks + b]`. Rows are numbered from the rarest.
+    """
+
+    def __init__(self, number: int, parts: int, group_at: np.ndarray, bits: np.ndarray):
+        self.number, self.parts, self.group_at, self.bits = number, parts, group_at, bits
+        self._cells = _Recent[DemographicCells](_CELL_BYTES_KEPT // parts)
+
+    @property
+    def members(self) -> int:
+        """Number of its members."""
+        return len(self.group_at)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of each row."""
+        return blocks_of(self.members)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory used, in bytes."""
+        return self.bits.nbytes + self.group_at.nbytes + self._cells.nbytes
+
+    def cells(self, levels: Levels, groups: DemographicGroups) -> DemographicCells:
+        """Return the cells at these levels of the demographics; the most recent ones are cached."""
+        return self._cells.of(levels, lambda levels: self._of_groups(groups.cells(levels)))
+
+    def _of_groups(self, cell_of: np.ndarray) -> DemographicCells:
+        cell_at = cell_of[self.group_at]
+        places = np.flatnonzero(cell_at != TOO_RARE)
+        places = places[np.argsort(cell_at[places], kind="stable")]
+        cell_at = cell_at[places]
+        # One word per run of equal (cell, word), then one pair per run of equal (cell, block).
+        words = _starts_of_runs(cell_at, places >> 6)
+        word_bits = np.left_shift(np.uint64(1), (places & 63).astype(np.uint64))
+        word_bits = np.bitwise_or.reduceat(word_bits, words) if len(words) else word_bits
+        cell_at, word_at = cell_at[words], places[words] >> 6
+        pairs = _starts_of_runs(cell_at, word_at // WORDS)
+        pair_of_word = np.cumsum(np.isin(np.arange(len(words)), pairs, assume_unique=True)) - 1
+        masks = np.zeros((len(pairs) + 1, WORDS), dtype=np.uint64)
+        masks[pair_of_word, word_at % WORDS] = word_bits
+        first = np.searchsorted(cell_at[pairs], np.arange(cell_of.max(initial=TOO_RARE) + 2))
+        return DemographicCells(first, np.append(word_at[pairs] // WORDS, 0), masks)
+
+
+@dataclass(frozen=True, eq=False)
+class RowNumbers:
+    """The numbers of the stored rows, common to all parts.
+
+    Attributes
+    ----------
+    of
+        For each history and level (values, most) int32: the row of 'has v at least c times' at [v, c - 1], or TOO_RARE.
+    most
+        Rows are for 'at least c times', c = 1 .. most.
+    """
+
+    of: dict[tuple[int, int], np.ndarray]
+    most: int
+
+    def covers(self, levels: Levels, most: int) -> bool:
+        """Whether knowledge of up to `most` values at these levels can be looked up."""
+        needed = {(h, level) for h, level in enumerate(levels) if level is not None}
+        return most <= self.most and needed <= self.of.keys()
 
 
 class MemberIndex:
@@ -67,15 +223,19 @@ class MemberIndex:
     most
         Rows are created for 'at least c times', c = 1 .. most.
     least_row, least_cell
-        Rows and cells with fewer members are not stored: to test whether a class reaches k, those with less than k - 1 or k
-        members are not needed. 1 stores everything.
+        Rows and cells with fewer members, in all parts, are not stored: to test whether a class reaches k, those with less than
+        k - 1 or k members are not needed. 1 stores everything.
+    parts
+        Number of parts. Members of a cell are spread over all of them, as evenly as their number allows.
 
     Attributes
     ----------
-    position
-        (N,) int64: position of each member in the order of the bits.
-    bits
-        (rows * blocks, WORDS) uint64: row r in block b is `bits[r * blocks + b]`. Rows are numbered from the rarest.
+    groups, rows
+        The groups of members, and the numbers of rows: what all parts have in common.
+    group_of
+        (N,) int32: the group of each member.
+    parts
+        The parts, each with its bit-sets.
     """
 
     def __init__(
@@ -88,138 +248,111 @@ class MemberIndex:
         most: int,
         least_row: int = 1,
         least_cell: int = 1,
+        parts: int = 1,
     ):
-        self.members = len(demographics)
-        self.most = most
-        self.least_row = max(1, least_row)
-        self.least_cell = max(1, least_cell)
-        self.blocks = max(1, -(-self.members // BITS))
-        self._demographics = demographics
-        self._demographic_domains = tuple(demographic_domains)
-        self._held = tuple(held)
-        self._history_domains = tuple(history_domains)
-        self._order = demographic_order(demographics, demographic_domains)
-        self.position = np.empty(self.members, dtype=np.int64)
-        self.position[self._order] = np.arange(self.members)
-        self._cells: OrderedDict[tuple, DemographicCells] = OrderedDict()
-        self._cells_lock = threading.Lock()
-        self._rows = self._number_rows([(h, level) for h, chosen in enumerate(levels) for level in sorted(set(chosen))])
-        self.bits = self._fill_rows()
+        order = demographic_order(demographics, demographic_domains)
+        first = _starts_of_runs(np.zeros(len(order), bool), *demographics[order].T)
+        sizes = np.diff(first, append=len(order))
+        group_at = np.repeat(np.arange(len(first), dtype=np.int32), sizes)
+        self.groups = DemographicGroups(demographics[order[first]], sizes, demographic_domains, max(1, least_cell))
+        self.group_of = np.empty_like(group_at)
+        self.group_of[order] = group_at
+        self._members = [order[number::parts] for number in range(parts)]
+        values = _HeldValues(held, history_domains, most)
+        wanted = [(h, level) for h, chosen in enumerate(levels) for level in sorted(set(chosen))]
+        supports = {row: np.sum([values.support(*row, members) for members in self._members], axis=0) for row in wanted}
+        self.rows = _numbered(supports, most, max(1, least_row))
+        self.parts = tuple(
+            MemberPart(number, parts, group_at[number::parts].copy(), values.bits(self.rows, members))
+            for number, members in enumerate(self._members)
+        )
 
     @classmethod
-    def of(cls, data: LongitudinalData, levels: Sequence[Iterable[int]], most: int, **least: int) -> "MemberIndex":
-        """Create the index of the data's population."""
-        return cls(data.demographics, data.demographic_domains, data.held, data.history_domains, levels, most, **least)
+    def of(
+        cls, data: LongitudinalData, levels: Sequence[Iterable[int]], parts: int, least_row: int = 1, least_cell: int = 1
+    ) -> "MemberIndex":
+        """Create the index of the data's population, for all that is known in any draw."""
+        held = data.held, data.history_domains
+        return cls(data.demographics, data.demographic_domains, *held, levels, data.most_known, least_row, least_cell, parts)
 
     @property
     def nbytes(self) -> int:
         """Memory used, in bytes."""
-        cells = sum(cells.nbytes for cells in self._cells.values())
-        return self.bits.nbytes + self.position.nbytes + self._order.nbytes + cells
+        members = sum(members.nbytes for members in self._members)
+        return self.groups.nbytes + self.group_of.nbytes + members + sum(part.nbytes for part in self.parts)
 
-    def __getstate__(self) -> dict:
-        # A lock cannot be sent to another process, and cells are quick to rebuild.
-        return self.__dict__ | {"_cells": OrderedDict(), "_cells_lock": None}
+    @cached_property
+    def position(self) -> np.ndarray:
+        """(N,) int64: position of each member in the order of the bits of its part."""
+        position = np.empty(self.groups.members, dtype=np.int64)
+        for members in self._members:
+            position[members] = np.arange(len(members))
+        return position
 
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__ |= state | {"_cells_lock": threading.Lock()}
 
-    def covers(self, levels: Sequence[int | None], most: int) -> bool:
-        """Whether knowledge of up to `most` values at these levels can be looked up."""
-        needed = {(h, level) for h, level in enumerate(levels) if level is not None}
-        return most <= self.most and needed <= self._rows.keys()
+class _HeldValues:
+    """How often members have the values of their histories, up to `most` times."""
 
-    def rows_of(self, history: int, level: int) -> np.ndarray:
-        """Return (values, most) int32: the row of 'has v at least c times' at [v, c - 1], or TOO_RARE."""
-        return self._rows[history, level]
+    def __init__(self, held: Sequence[Histories], domains: Sequence[Domain], most: int):
+        self._held, self._domains, self._most = held, domains, most
 
-    def cells(self, levels: tuple[int | None, ...]) -> DemographicCells:
-        """Return the cells at these levels of the demographics (None: dropped); the most recent ones are cached."""
-        with self._cells_lock:
-            if levels in self._cells:
-                self._cells.move_to_end(levels)
-                return self._cells[levels]
-        made = self._make_cells(levels)
-        with self._cells_lock:
-            self._cells[levels] = made
-            while len(self._cells) > 1 and sum(cells.nbytes for cells in self._cells.values()) > _CELL_BYTES_KEPT:
-                self._cells.popitem(last=False)
-        return made
+    def support(self, history: int, level: int, members: np.ndarray) -> np.ndarray:
+        """Return (values, most) int64: how many of these members have value v at least c times, at [v, c - 1]."""
+        support = np.zeros((self._domains[history].sizes[level], self._most), dtype=np.int64)
+        for chunk in _chunks(len(support), len(members)):
+            counts = self._counts(history, level, members[chunk])
+            for c in range(1, min(self._most, int(counts.max(initial=0))) + 1):
+                support[:, c - 1] += np.count_nonzero(counts >= c, axis=1)
+        return support
 
-    def _chunks(self, values: int) -> Iterable[slice]:
-        """Yield ranges of positions, in whole blocks, whose table of counts stays small."""
-        step = max(1, _CELLS_PER_CHUNK // (max(1, values) * BITS)) * BITS
-        return (slice(first, min(first + step, self.members)) for first in range(0, self.members, step))
-
-    def _counts(self, history: int, level: int, chunk: slice) -> np.ndarray:
-        """Return (values, members of the chunk) uint8: how often each member has each value, at most 255."""
-        domain = self._history_domains[history]
-        counts = member_value_counts(self._held[history], self._order[chunk], domain, level)
-        return np.minimum(counts, 255).astype(np.uint8)
-
-    def _number_rows(self, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], np.ndarray]:
-        """Count every row's members and number the stored rows, the rarest first."""
-        supports = {}
-        for history, level in wanted:
-            values = self._history_domains[history].sizes[level]
-            support = np.zeros((values, self.most), dtype=np.int64)
-            for chunk in self._chunks(values):
-                counts = self._counts(history, level, chunk)
-                for c in range(1, min(self.most, int(counts.max(initial=0))) + 1):
-                    support[:, c - 1] += np.count_nonzero(counts >= c, axis=1)
-            supports[history, level] = support
-        every = np.concatenate([np.zeros(0, np.int64), *(support.ravel() for support in supports.values())])
-        kept = np.flatnonzero(every >= self.least_row)
-        self._row_count = len(kept)
-        numbers = np.full(len(every), TOO_RARE, dtype=np.int32)
-        numbers[kept[np.argsort(every[kept], kind="stable")]] = np.arange(len(kept))
-        ends = np.cumsum([support.size for support in supports.values()])
-        return {
-            key: numbers[end - support.size : end].reshape(support.shape)
-            for (key, support), end in zip(supports.items(), ends, strict=True)
-        }
-
-    def _fill_rows(self) -> np.ndarray:
-        bits = aligned_words(self._row_count * self.blocks)
-        octets = bits.view(np.uint8).reshape(self._row_count, self.blocks * BITS // 8)
+    def bits(self, rows: RowNumbers, members: np.ndarray) -> np.ndarray:
+        """Return the bit-sets of these members, in their order (`MemberPart.bits`)."""
+        stored = 1 + max((int(numbers.max(initial=TOO_RARE)) for numbers in rows.of.values()), default=TOO_RARE)
+        bits = aligned_words(stored * blocks_of(len(members)))
+        octets = bits.view(np.uint8).reshape(stored, blocks_of(len(members)) * BITS // 8)
         # The last block is rarely full; bits after the last member belong to nobody.
-        octets[:, self.members // 8 :] = 0
-        for (history, level), numbers in self._rows.items():
-            for chunk in self._chunks(numbers.shape[0]):
-                counts = self._counts(history, level, chunk)
+        octets[:, len(members) // 8 :] = 0
+        for (history, level), numbers in rows.of.items():
+            for chunk in _chunks(len(numbers), len(members)):
+                counts = self._counts(history, level, members[chunk])
                 where = slice(chunk.start // 8, -(-chunk.stop // 8))
-                for c in range(1, self.most + 1):
+                for c in range(1, self._most + 1):
                     values = np.flatnonzero(numbers[:, c - 1] != TOO_RARE)
                     holds = counts[values] >= c
                     octets[numbers[values, c - 1], where] = np.packbits(holds, axis=1, bitorder="little")
         return bits
 
-    def _make_cells(self, levels: tuple[int | None, ...]) -> DemographicCells:
-        code = np.zeros(self.members, dtype=np.int64)
-        for column, (domain, level) in enumerate(zip(self._demographic_domains, levels, strict=True)):
-            if level is not None:
-                code = code * domain.sizes[level] + domain.levels[level][self._demographics[:, column]]
-        # Compacting codes after every mixed-radix step would cost a sort each; one at the end is enough below 2**63.
-        _, cell, size = np.unique(code, return_inverse=True, return_counts=True)
-        number = np.where(size >= self.least_cell, np.cumsum(size >= self.least_cell) - 1, TOO_RARE)
-        cell_of = number[cell].astype(np.int32)
+    def _counts(self, history: int, level: int, members: np.ndarray) -> np.ndarray:
+        """Return (values, members) uint8: how often each member has each value, at most 255."""
+        counts = member_value_counts(self._held[history], members, self._domains[history], level)
+        return np.minimum(counts, 255).astype(np.uint8)
 
-        cell_at = cell_of[self._order]
-        places = np.flatnonzero(cell_at != TOO_RARE)
-        places = places[np.argsort(cell_at[places], kind="stable")]
-        cell_at = cell_at[places]
-        # One word per run of equal (cell, word), then one pair per run of equal (cell, block).
-        words = _starts_of_runs(cell_at, places >> 6)
-        word_bits = np.left_shift(np.uint64(1), (places & 63).astype(np.uint64))
-        word_bits = np.bitwise_or.reduceat(word_bits, words) if len(words) else word_bits
-        cell_at, word_at = cell_at[words], places[words] >> 6
-        pairs = _starts_of_runs(cell_at, word_at // WORDS)
-        pair_of_word = np.cumsum(np.isin(np.arange(len(words)), pairs, assume_unique=True)) - 1
-        masks = np.zeros((len(pairs) + 1, WORDS), dtype=np.uint64)
-        masks[pair_of_word, word_at % WORDS] = word_bits
-        cells = int(np.count_nonzero(size >= self.least_cell))
-        first = np.searchsorted(cell_at[pairs], np.arange(cells + 1))
-        return DemographicCells(cell_of, first, np.append(word_at[pairs] // WORDS, 0), masks)
+
+def _chunks(values: int, members: int) -> Iterable[slice]:
+    """Yield ranges of positions, in whole blocks, whose table of counts stays small."""
+    step = max(1, _CELLS_PER_CHUNK // (max(1, values) * BITS)) * BITS
+    return (slice(first, min(first + step, members)) for first in range(0, members, step))
+
+
+def _numbered(supports: dict[tuple[int, int], np.ndarray], most: int, least_row: int) -> RowNumbers:
+    """Number the rows that have enough members in all parts, the rarest first."""
+    every = np.concatenate([np.zeros(0, np.int64), *(support.ravel() for support in supports.values())])
+    kept = np.flatnonzero(every >= least_row)
+    numbers = np.full(len(every), TOO_RARE, dtype=np.int32)
+    numbers[kept[np.argsort(every[kept], kind="stable")]] = np.arange(len(kept))
+    ends = np.cumsum([support.size for support in supports.values()])
+    return RowNumbers(
+        {
+            row: numbers[end - support.size : end].reshape(support.shape)
+            for (row, support), end in zip(supports.items(), ends, strict=True)
+        },
+        most,
+    )
+
+
+def blocks_of(members: int) -> int:
+    """Return the number of blocks that hold the bits of so many members, at least one."""
+    return max(1, -(-members // BITS))
 
 
 def demographic_order(demographics: np.ndarray, domains: Sequence[Domain]) -> np.ndarray:

@@ -13,8 +13,8 @@ step           content                                                      wher
 4              repeat until the stopping criterion is met                   `running_counts`, `sequential_decision`
 4.a            draw members with replacement                                `knowledge.draw_knowledge`
 4.b.i.1        sample p_ih values of each quasi-identifier                  `knowledge.sampled_codes`
-4.b.i.2        a value is missing from the member's own D': low risk        `_exempt`, `drawn_blocks.DrawnBlocks.lost`
-4.b.ii         size of the class with the same demographics and values      `_found`, `class_size.matching_members`
+4.b.i.2        a value is missing from the member's own D': low risk        `_asked`, `drawn_blocks.DrawnBlocks.lost`
+4.b.ii         size of the class with the same demographics and values      `_counted`, `class_size.matching_members`
 4.b.iii, 4.c   flag a class smaller than k; the share of flagged draws      `_flags_of_batch`, `measure`
 5              a share above MaxSup: the node is not a candidate            `longitudinal_search.search_lattice`
 =============  ===========================================================  ==========================================
@@ -29,11 +29,14 @@ larger share gates (methods#node-risk).
 
 Where the adversary is replaced by several scenarios, each knows some histories only and is asked alone; a draw is at high risk
 if any of them finds too small a class (methods#knowing-less).
+
+The population consists of parts, and members who match are counted in one part after another (methods#parts). A batch of draws
+begins at a part of its own, so that all parts have as much to do. Draws whose class is still too small go on to one more part,
+then to two, four and so on, until it is large enough or every part was asked.
 """
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
@@ -42,9 +45,10 @@ import numpy as np
 
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.class_size import NO_LIMIT
-from deid_assets.methods.kernel.drawn_blocks import Batch, DrawnBlocks
-from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
-from deid_assets.methods.kernel.member_index import TOO_RARE, MemberIndex
+from deid_assets.methods.kernel.drawn_blocks import Asked, DrawnBlocks
+from deid_assets.methods.kernel.executor import Threads, answers, parts_of
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draws_of_targets, targets_of
+from deid_assets.methods.kernel.member_index import Levels, MemberIndex
 from deid_assets.methods.population.longitudinal_data import (
     Dimension,
     Generalization,
@@ -119,6 +123,14 @@ class TargetFlags:
     flagged: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class _Matching:
+    """The draws, and the bit-sets with which they are matched."""
+
+    index: MemberIndex
+    draws: DrawnBlocks
+
+
 class NodeComputation:
     """Measure nodes of one lattice over one population.
 
@@ -170,12 +182,13 @@ class NodeComputation:
         self.data, self.dimensions, self.k, self.extract = data, tuple(dimensions), k, extract
         self.top = generalization_at(data, self.dimensions, top_node(self.dimensions))
         self._only_at = only_at
-        self.executor: Executor | None = None
+        self.executor: Threads | None = None
+        self._released: LongitudinalData | None = None
         self._given: MemberIndex | None = None
-        self._made: DrawnBlocks | None = None
-        self._exact: NodeComputation | None = None
+        self._made: _Matching | None = None
+        self._exact: _Matching | None = None
 
-    def on(self, executor: Executor | None) -> "NodeComputation":
+    def on(self, executor: Threads | None) -> "NodeComputation":
         """Return the computation that measures on this executor; so do those that are made from it."""
         if executor is self.executor:
             return self
@@ -191,38 +204,46 @@ class NodeComputation:
         """Return the computation over other data; the bit-sets serve again if they are of the same population."""
         made = copy.copy(self)
         made.data, made.executor, made._given, made._made, made._exact = data, self.executor, index, None, None
+        made._released = None
+        return made
+
+    def _changed(self, change: Callable[[LongitudinalData], LongitudinalData]) -> "NodeComputation":
+        """Return the computation for the same population and released members, of whom something else is known."""
+        made = self._of(change(self.data), self.index)
+        made._released = change(self._matching.draws.data)
         return made
 
     @property
-    def _draws(self) -> DrawnBlocks:
-        """Blocks of draws and the bit-sets with which they are matched.
-
-        Exact classes use other bit-sets and need not wait for these.
-        """
+    def _matching(self) -> _Matching:
+        """What flags are measured with. Exact classes use other bit-sets and need not wait for these."""
         if self._made is None:
             index = self._given
             only_at = self._only_at
             needed = (self.top if only_at is None else generalization_at(self.data, self.dimensions, only_at)).histories
-            if index is None or not index.covers(needed, self.data.most_known):
+            if index is None or not index.rows.covers(needed, self.data.most_known):
                 levels = [range(level + 1) if only_at is None else (level,) for level in needed]
                 # A target that lacks its own knowledge counts itself on top of those found: hence rows of k - 1.
-                index = MemberIndex.of(self.data, levels, self.data.most_known, least_row=self.k - 1, least_cell=self.k)
-            self._made = DrawnBlocks(self.data, index)
+                index = MemberIndex.of(self.data, levels, self._parts, least_row=self.k - 1, least_cell=self.k)
+            self._made = self._matched_with(index)
         return self._made
 
-    def _ready(self) -> "NodeComputation":
-        """Return this object after building its bit-sets, once and here, before threads or workers share it."""
-        self._made = self._draws
-        return self
+    def _matched_with(self, index: MemberIndex) -> _Matching:
+        if self._released is None:
+            self._released = self.data.released_only()
+        return _Matching(index, DrawnBlocks(self._released, index, self.data.targets))
+
+    @property
+    def _parts(self) -> int:
+        return parts_of(self.data.members, None if self.executor is None else self.executor.parts)
 
     def __getstate__(self) -> dict:
-        """What a copy has, here or on a worker."""
+        """What a copy in another process has."""
         return self.__dict__ | {"_exact": None, "executor": None}
 
     @property
     def index(self) -> MemberIndex:
         """The bit-sets, for other computations over the same population."""
-        return self._draws.index
+        return self._matching.index
 
     def keeping(self, keep: np.ndarray, suppressed_count: bool | None = None) -> "NodeComputation":
         """Return the computation for some of the released members.
@@ -240,8 +261,7 @@ class NodeComputation:
         if suppressed_count or keep.all():
             made = self._of(kept, self.index)
             if self._exact is not None:  # its bit-sets are those of the population, which stays
-                made._exact = copy.copy(made)
-                made._exact._made = DrawnBlocks(kept, self._exact.index)
+                made._exact = made._matched_with(self._exact.index)
             return made
         return self._of(kept.released_only())
 
@@ -251,11 +271,11 @@ class NodeComputation:
 
     def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
         """Return the computation with another adversary power, such as p recomputed on generalized data."""
-        return self._of(self.data.with_power(power), self.index)
+        return self._changed(lambda data: data.with_power(power))
 
     def known_as(self, knows: Knows) -> "NodeComputation":
         """Return the computation for an adversary who knows more or less of what is sampled."""
-        return self if knows == self.data.knows else self._of(self.data.known_as(knows), self.index)
+        return self if knows == self.data.knows else self._changed(lambda data: data.known_as(knows))
 
     def of_each_scenario(self) -> tuple["NodeComputation", ...]:
         """Return the computation for the adversary of each scenario, or this one where there is one adversary."""
@@ -293,9 +313,9 @@ class NodeComputation:
         executor
             Where blocks of draws are measured; None: in this process. The result does not depend on it.
         """
-        levels = self._levels(node)
-        batches = _batches(draws, self.data.members)
-        measured = _map(self.executor, partial(self._ready()._flags_of_batch, levels, stream_key, exemption), batches)
+        flags_of = partial(self._flags_of_batch, self._matching, self._asked(node, stream_key, exemption, self.k))
+        batches = _batches(draws, self.data.members // self._parts)
+        measured = _map(self.executor, flags_of, batches)
         flagged = exempt = 0
         kept = []
         for (flags, exempted), size in zip(measured, _wanted(batches, draws), strict=True):
@@ -306,14 +326,14 @@ class NodeComputation:
 
     def running_counts(self, node: Sequence[int], stream_key: bytes, blocks: int) -> Iterator[tuple[int, int, int]]:
         """Yield flagged, exempt and total draws after each block; the caller stops when it has enough."""
-        levels = self._levels(node)
+        flags_of = partial(self._flags_of_batch, self._matching, self._asked(node, stream_key, "once", self.k))
         flagged = exempt = done = 0
         while done < blocks:
             # Look ahead by a quarter of the blocks done, or by all of them with an executor; no more work can be wasted.
             ahead = min(max(1, done // 4 if self.executor is None else done), blocks - done, 16)
             together = min(BLOCKS_AT_ONCE, max(1, ahead if self.executor is None else ahead // 4))
             batches = [range(first, min(first + together, done + ahead)) for first in range(done, done + ahead, together)]
-            measured = _map(self.executor, partial(self._ready()._flags_of_batch, levels, stream_key, "once"), batches)
+            measured = _map(self.executor, flags_of, batches)
             for batch, counts in zip(batches, measured, strict=True):
                 for flags, exempted in zip(*(column.reshape(len(batch), -1) for column in counts), strict=True):
                     done += 1
@@ -332,14 +352,15 @@ class NodeComputation:
 
         Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods#suppression).
         """
-        levels = self._levels(node)
-        count = partial(self._ready()._target_flags_of_batch, levels, stream_key, exemption)
+        flags_of = partial(self._flags_of_batch, self._matching, self._asked(node, stream_key, exemption, self.k))
         targets = len(self.data.targets)
         total = np.zeros((2, targets), dtype=np.int64)
-        batches = _batches(draws, self.data.members)
-        for drawn, flagged in _map(self.executor, count, list(zip(batches, _wanted(batches, draws), strict=True))):
+        batches = _batches(draws, self.data.members // self._parts)
+        measured = _map(self.executor, flags_of, batches)
+        for blocks, (flags, _), size in zip(batches, measured, _wanted(batches, draws), strict=True):
+            drawn = targets_of(self.data, stream_key, blocks)[:size]
             total[0] += np.bincount(drawn, minlength=targets)
-            total[1] += np.bincount(flagged, minlength=targets)
+            total[1] += np.bincount(drawn[flags[:size]], minlength=targets)
         return TargetFlags(total[0], total[1])
 
     def drawn_classes(
@@ -353,91 +374,71 @@ class NodeComputation:
 
         Its bit-sets are built for this node's levels, with no row left out.
         """
-        levels = self._levels(node)
-        if self._exact is None or not self._exact.index.covers(levels.histories, self.data.most_known):
-            chosen = [() if level is None else (level,) for level in levels.histories]
-            self._exact = copy.copy(self)
-            self._exact._made = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
-        batches = _batches(draws, self.data.members)
-        found = _map(self.executor, partial(self._exact._sizes_of_batch, levels, stream_key, exemption), batches)
+        asked = self._asked(node, stream_key, exemption, NO_LIMIT)
+        histories = self._levels(node).histories
+        if self._exact is None or not self._exact.index.rows.covers(histories, self.data.most_known):
+            chosen = [() if level is None else (level,) for level in histories]
+            self._exact = self._matched_with(MemberIndex.of(self.data, chosen, self._parts))
+        batches = _batches(draws, self.data.members // self._parts)
+        found = _map(self.executor, partial(self._sizes_of_batch, self._exact, asked), batches)
         parts = [[column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)]
-        return DrawnClasses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return DrawnClasses(
+            draws_of_targets(self.data, stream_key, draws), *(np.concatenate(column) for column in zip(*parts, strict=True))
+        )
 
     def _levels(self, node: Sequence[int] | Generalization[int | None]) -> Generalization[int | None]:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
-    def _exempt(self, batch: Batch, levels: Generalization[int | None], exemption: Exemption) -> np.ndarray:
-        """Return (B,) bool: step 4.b.i.2, in the requested reading; removed histories exempt nobody."""
-        if exemption == "literal":
-            return self._draws.lost(batch, levels.histories)
-        if exemption != "once":
+    def _asked(
+        self, node: Sequence[int] | Generalization[int | None], stream_key: bytes, exemption: Exemption, limit: int
+    ) -> Asked:
+        """What is asked about each draw; step 4.b.i.2 in the requested reading. Removed histories exempt nobody."""
+        if exemption not in ("once", "literal"):
             raise ValueError("the exemption is 'once' or 'literal'")
-        coarsest = zip(levels.histories, self.top.histories, strict=True)
-        return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest))
+        levels = self._levels(node)
 
-    def _flags_of_batch(
-        self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range
-    ) -> tuple[np.ndarray, np.ndarray]:
+        def coarsest(known: Levels) -> Levels:
+            return tuple(None if level is None else top for level, top in zip(known, self.top.histories, strict=True))
+
+        knows = [
+            tuple(level if h in scenario else None for h, level in enumerate(levels.histories))
+            for scenario in self.data.knows.each(len(levels.histories))
+        ]
+        scenarios = tuple((known, known if exemption == "literal" else coarsest(known)) for known in knows)
+        return Asked(stream_key, levels.demographics, scenarios, limit)
+
+    def _flags_of_batch(self, matching: _Matching, asked: Asked, blocks: range) -> tuple[np.ndarray, np.ndarray]:
         """Run steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
-        draws = self._draws
-        batch = draws.batch(stream_key, blocks)
-        flagged, all_exempt = np.zeros(len(batch.members), dtype=bool), np.ones(len(batch.members), dtype=bool)
-        for known in self._known_of(levels):
-            exempt = self._exempt(batch, known, exemption)
-            found = _found(draws, batch, known, exempt | flagged, self.k)
-            flags = ~exempt & ~flagged & (found < self.k)
-            # Step 4.b.ii: a target that lacks its own knowledge at this node, though not at the top, was not found.
-            short_by_one = np.flatnonzero(flags & (found == self.k - 1))
-            if len(short_by_one):
-                flags[short_by_one] = ~draws.lost_by(batch, short_by_one, known.histories)
-            flagged |= flags
-            all_exempt &= exempt
-        return batch.in_stream_order(flagged), batch.in_stream_order(all_exempt)
+        sizes, exempt = self._counted(matching, asked, blocks)
+        return np.logical_or.reduce(~exempt & (sizes < asked.limit)), np.logical_and.reduce(exempt)
 
-    def _known_of(self, levels: Generalization[int | None]) -> Iterator[Generalization[int | None]]:
-        """Yield the levels of what each adversary knows: without the histories that are not in their scenario."""
-        for scenario in self.data.knows.each(len(levels.histories)):
-            histories = tuple(level if h in scenario else None for h, level in enumerate(levels.histories))
-            yield Generalization(levels.demographics, histories)
+    def _sizes_of_batch(self, matching: _Matching, asked: Asked, blocks: range) -> tuple[np.ndarray, np.ndarray]:
+        """Return exact class sizes and exemptions of some blocks, in the order of the stream."""
+        sizes, exempt = self._counted(matching, asked, blocks)
+        smallest = np.where(exempt, NO_LIMIT, sizes).min(axis=0).astype(np.int32)
+        all_exempt = np.logical_and.reduce(exempt)
+        return np.where(all_exempt, np.int32(0), smallest), all_exempt
 
-    def _target_flags_of_batch(
-        self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, piece: tuple[range, int]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the drawn targets and the flagged targets, for the first draws of some blocks."""
-        blocks, size = piece
-        flags, _ = self._flags_of_batch(levels, stream_key, exemption, blocks)
-        batch = self._draws.batch(stream_key, blocks)
-        targets = batch.in_stream_order(batch.knowledge.targets)[:size]
-        return targets, targets[flags[:size]]
-
-    def _sizes_of_batch(
-        self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return targets, exact class sizes and exemptions of some blocks, in the order of the stream; used on `_exact`."""
-        draws = self._draws
-        batch = draws.batch(stream_key, blocks)
-        smallest = np.full(len(batch.members), NO_LIMIT, dtype=np.int32)
-        all_exempt = np.ones(len(batch.members), dtype=bool)
-        for known in self._known_of(levels):
-            exempt = self._exempt(batch, known, exemption)
-            # A target that lacks its own knowledge was not found and counts itself.
-            sizes = _found(draws, batch, known, exempt, NO_LIMIT) + draws.lost(batch, known.histories)
-            smallest = np.where(exempt, smallest, np.minimum(smallest, sizes)).astype(np.int32)
-            all_exempt &= exempt
-        smallest[all_exempt] = 0
-        in_order = batch.in_stream_order
-        return in_order(batch.knowledge.targets), in_order(smallest), in_order(all_exempt)
-
-
-def _found(draws: DrawnBlocks, batch: Batch, levels: Generalization[int | None], exempt: np.ndarray, limit: int) -> np.ndarray:
-    """Step 4.b.ii: return (B,) int32, members of the population who match each draw; 0 for exempt draws, not counted."""
-    cells = draws.index.cells(levels.demographics)
-    cell = np.where(exempt, TOO_RARE, cells.cell_of[batch.members])
-    return draws.matching_members(batch, cells, cell, levels.histories, limit)
+    def _counted(self, matching: _Matching, asked: Asked, blocks: range) -> tuple[np.ndarray, np.ndarray]:
+        """Return class sizes and exemptions of some blocks, (scenarios, B) int32 and bool, in the order of the stream."""
+        ask = answers if self.executor is None else self.executor.answers
+        parts, draws = matching.index.parts, matching.draws
+        begin = blocks.start // len(blocks) % len(parts)
+        parts = parts[begin:] + parts[:begin]
+        (counted,) = ask(draws.begin, parts[:1], asked, blocks)
+        sizes, undecided, done = counted.sizes.copy(), counted.undecided, 1  # what a worker sent cannot be written to
+        while len(undecided) and done < len(parts):
+            # To one more part, then to two, four and so on.
+            found = ask(draws.go_on, parts[done : 2 * done], asked, undecided)
+            done *= 2
+            total = np.minimum(sum(found, start=undecided.found), np.int32(asked.limit))
+            sizes.ravel()[undecided.places] = total
+            undecided = undecided.having(total, asked.limit)
+        return sizes, counted.exempt
 
 
 def _batches(draws: int, members: int) -> list[range]:
-    """Return the blocks of the first draws of a stream, grouped into batches."""
+    """Return the blocks of the first draws of a stream, grouped into batches for parts of so many members."""
     if draws < 1:
         raise ValueError("at least one draw is needed")
     blocks = -(-draws // DRAWS_PER_BLOCK)
@@ -451,5 +452,5 @@ def _wanted(batches: list[range], draws: int) -> list[int]:
     return [min(len(batch) * DRAWS_PER_BLOCK, draws - batch.start * DRAWS_PER_BLOCK) for batch in batches]
 
 
-def _map(executor: Executor | None, function: Callable[[Item], Found], items: Iterable[Item]) -> Iterator[Found]:
+def _map(executor: Threads | None, function: Callable[[Item], Found], items: Iterable[Item]) -> Iterator[Found]:
     return map(function, items) if executor is None else executor.map(function, items)

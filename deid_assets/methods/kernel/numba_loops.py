@@ -25,7 +25,7 @@ from deid_assets.methods.kernel.knowledge import (
     start_block,
     within_total,
 )
-from deid_assets.methods.kernel.member_index import DemographicCells, MemberIndex
+from deid_assets.methods.kernel.member_index import DemographicCells, MemberPart
 from deid_assets.methods.population.longitudinal_data import Domain
 
 Given = ParamSpec("Given")
@@ -181,7 +181,7 @@ def rows_for_knowledge(codes: np.ndarray, domain: Domain, level: int, rows_of: n
 
 
 def matching_members(
-    index: MemberIndex, cells: DemographicCells, cell: np.ndarray, rows: np.ndarray, limit: int = NO_LIMIT
+    part: MemberPart, cells: DemographicCells, cell: np.ndarray, rows: np.ndarray, limit: int = NO_LIMIT
 ) -> np.ndarray:
     """Compiled version of `class_size.matching_members`."""
     asked = _Asked(len(rows))
@@ -189,41 +189,36 @@ def matching_members(
     for first in range(0, len(cell), _DRAWS_AT_ONCE):
         asked.lengths[:] = 0
         _collect(rows, first, asked.rows, asked.lengths)
-        _count(*_of(index, cells), cell, first, asked.rows, asked.lengths, limit, found)
+        _count(*_of(part, cells), cell, first, asked.rows, asked.lengths, limit, found)
     return found
 
 
 def matching_knowledge(
-    index: MemberIndex,
+    part: MemberPart,
     cells: DemographicCells,
     cell: np.ndarray,
-    knowledge: Knowledge,
-    domains: Sequence[Domain],
-    levels: tuple[int | None, ...],
+    known: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
     limit: int = NO_LIMIT,
 ) -> np.ndarray:
     """As `matching_members` with the rows from `rows_for_knowledge` for all histories, without storing the rows.
 
     Parameters
     ----------
-    knowledge
-        B draws.
-    domains, levels
-        For each history; a level of None leaves the history out.
+    known
+        What `rows_for_knowledge` takes of each known history: the codes of B draws, the domain's level, and the rows of its
+        values.
     """
-    known = []
-    for history, (codes, domain, level) in enumerate(zip(knowledge.codes, domains, levels, strict=True)):
-        if level is not None:
-            values, rows_of = domain.levels[level], index.rows_of(history, level)
-            rows_of = rows_of[values] if rows_of.size else np.full((len(values), len(codes)), TOO_RARE, np.int32)
-            known.append((codes, values, rows_of))
+    of_codes = []
+    for codes, values, rows_of in known:
+        rows_of = rows_of[values] if rows_of.size else np.full((len(values), len(codes)), TOO_RARE, np.int32)
+        of_codes.append((codes, values, rows_of))
     asked = _Asked(sum(len(codes) for codes, _, _ in known))
     found = np.empty(len(cell), np.int32)
     for first in range(0, len(cell), _DRAWS_AT_ONCE):
         asked.lengths[:] = 0
-        for codes, values, rows_of in known:
+        for codes, values, rows_of in of_codes:
             _ask(codes, values, rows_of, first, asked.rows, asked.lengths)
-        _count(*_of(index, cells), cell, first, asked.rows, asked.lengths, limit, found)
+        _count(*_of(part, cells), cell, first, asked.rows, asked.lengths, limit, found)
     return found
 
 
@@ -235,8 +230,8 @@ class _Asked:
         self.lengths = np.zeros(_DRAWS_AT_ONCE, np.int64)
 
 
-def _of(index: MemberIndex, cells: DemographicCells) -> tuple[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray]:
-    return index.bits, index.blocks, cells.first, cells.blocks, cells.masks
+def _of(part: MemberPart, cells: DemographicCells) -> tuple[np.ndarray, int, np.ndarray, np.ndarray, np.ndarray]:
+    return part.bits, part.blocks, cells.first, cells.blocks, cells.masks
 
 
 @compiled

@@ -1,6 +1,5 @@
 """Shares at high risk by class and by member: against brute force, and what a single look promises."""
 
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +11,7 @@ from scipy import stats
 from deid_assets.methods.attacks import worst_classes
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.attacks.neighbor_attack import success_given_membership
+from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets_tests.methods import oracle
@@ -160,7 +160,7 @@ class TestClasses:
         classes = worst_classes.classes_of_members(NodeComputation(data, dimensions, k=20), (0, 0))
         draws = np.full(len(classes), 20_000)
         expected = worst_classes.flagged_by_class(NodeComputation(data, dimensions, k=20), (0, 0), classes, draws, KEY)
-        with running_on(name), ThreadPoolExecutor(3) as executor:
+        with running_on(name), Threads(3) as executor:
             computation = NodeComputation(data, dimensions, k=20).on(executor)
             found = worst_classes.flagged_by_class(computation, (0, 0), classes, draws, KEY)
         assert found.tolist() == expected.tolist()

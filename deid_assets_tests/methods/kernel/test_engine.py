@@ -1,7 +1,6 @@
 """Which engine runs, and that numba gives what NumPy gives, to the last bit."""
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import EngineError
 from deid_assets.methods.kernel import class_size, engine, knowledge
+from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.knowledge import SortedTargets, joined, sample_positions
 from deid_assets.methods.kernel.member_index import NO_ROW, TOO_RARE, MemberIndex
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -124,7 +124,7 @@ def test_flags_sizes_and_exemptions_are_equal(case, pick):
 @pytest.mark.parametrize("node", [(0, 0), (1, 1)])
 def test_threads_and_classes_over_many_blocks_of_bits(k, node):
     data, dimensions = cases.middling_case()
-    with ThreadPoolExecutor(3) as executor:
+    with Threads(3) as executor:
         together = on_both(lambda: everything_of(data, dimensions, k, node, 80_000, executor))
     with running_on("numba"):
         alone = everything_of(data, dimensions, k, node, 80_000)
@@ -212,11 +212,12 @@ def test_equal_rows_are_matched_equally_often(seed, limit):
     index = MemberIndex(
         generator.integers(0, 3, (members, 1)), [sex], [held], [values], [(0,)], 3, least_row=20, least_cell=900
     )
-    table = np.append(index.rows_of(0, 0).ravel(), [NO_ROW, NO_ROW])
+    table = np.append(index.rows.of[0, 0].ravel(), [NO_ROW, NO_ROW])
     rows = generator.choice(table, (int(generator.integers(0, 6)), draws)).astype(np.int32)
-    cells = index.cells((0,))
-    cell = cells.cell_of[generator.integers(0, members, draws)]
-    found = on_both(lambda: [engine.chosen().matching_members(index, cells, cell, rows, limit)])
+    (part,) = index.parts
+    cells = part.cells((0,), index.groups)
+    cell = index.groups.cells((0,))[index.group_of[generator.integers(0, members, draws)]]
+    found = on_both(lambda: [engine.chosen().matching_members(part, cells, cell, rows, limit)])
     assert np.all(found[0] <= limit)
 
 
@@ -231,20 +232,25 @@ def test_knowledge_matched_at_once_as_step_by_step(seed, limit):
     held = [Histories.of([generator.integers(0, 4, generator.integers(0, 7)) for _ in range(members)])] * 2
     sexes, least = generator.integers(0, 2, (members, 1)), {"least_row": 20, "least_cell": 700}
     index = MemberIndex(sexes, [sex], held, [domain] * 2, [(0, 1)] * 2, most, **least)
-    cells = index.cells((0,))
-    cell = cells.cell_of[generator.integers(0, members, draws)]
+    (part,) = index.parts
+    cells = part.cells((0,), index.groups)
+    cell = index.groups.cells((0,))[index.group_of[generator.integers(0, members, draws)]]
     codes = [generator.integers(0, 4, (most, draws)).astype(kind) for kind in (np.int8, np.int32)]
     for own in codes:
         own[np.arange(most)[:, None] >= generator.integers(0, most + 1, draws)] = -1
-    known = knowledge.Knowledge(np.zeros(draws, np.int64), tuple(codes))
     numba, numpy = engine.named("numba"), engine.named("numpy")
     for levels in ((0, 0), (1, 0), (None, 1), (None, None)):
         rows = [
-            numpy.rows_for_knowledge(own, domain, level, index.rows_of(history, level))
+            numpy.rows_for_knowledge(own, domain, level, index.rows.of[history, level])
             for history, (own, level) in enumerate(zip(codes, levels, strict=True))
             if level is not None
         ]
         rows = np.concatenate([np.zeros((0, draws), np.int32), *rows])
-        stepwise = numpy.matching_members(index, cells, cell, rows, limit)
-        at_once = numba.matching_knowledge(index, cells, cell, known, [domain] * 2, levels, limit)
+        stepwise = numpy.matching_members(part, cells, cell, rows, limit)
+        of_levels = [
+            (own, domain.levels[level], index.rows.of[history, level])
+            for history, (own, level) in enumerate(zip(codes, levels, strict=True))
+            if level is not None
+        ]
+        at_once = numba.matching_knowledge(part, cells, cell, of_levels, limit)
         assert at_once.dtype == stepwise.dtype and np.array_equal(at_once, stepwise)

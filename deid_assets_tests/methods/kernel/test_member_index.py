@@ -20,10 +20,31 @@ def population(seed: int, members: int, demographic_domains, history_domain):
     return np.array(columns).reshape(len(columns), members).T, Histories.of(values)
 
 
+def in_order_of_members(index, octets):
+    """(N,) bool in the order of the members, of the octets of each part."""
+    there = np.zeros(index.groups.members, dtype=bool)
+    for part, own in zip(index.parts, octets, strict=True):
+        members = index._members[part.number]
+        there[members] = np.unpackbits(own, bitorder="little")[index.position[members]]
+    return there
+
+
 def bits_of(index, row):
     """(N,) bool in the order of the members."""
-    words = index.bits[row * index.blocks : (row + 1) * index.blocks].view(np.uint8).ravel()
-    return np.unpackbits(words, bitorder="little")[index.position].astype(bool)
+    words = (part.bits[row * part.blocks : (row + 1) * part.blocks] for part in index.parts)
+    return in_order_of_members(index, [own.view(np.uint8).ravel() for own in words])
+
+
+def members_of(index, levels, cell):
+    """(N,) bool in the order of the members: who is in a cell."""
+    octets = []
+    for part in index.parts:
+        cells = part.cells(levels, index.groups)
+        own = np.zeros((part.blocks, 64), dtype=np.uint8)
+        for pair in range(cells.first[cell], cells.first[cell + 1]):
+            own[cells.blocks[pair]] |= cells.masks[pair].view(np.uint8)
+        octets.append(own.ravel())
+    return in_order_of_members(index, octets)
 
 
 @given(
@@ -33,23 +54,23 @@ def bits_of(index, row):
     domains(),
     st.sampled_from([1, 3, 200]),
     st.sampled_from([1024, 1 << 21]),
+    st.sampled_from([1, 2, 3, 16, 2000]),
 )
 @settings(max_examples=examples.of(60), deadline=None)
-def test_rows_and_cells_agree_with_the_data(seed, members, demographic_domains, history_domain, least, chunk):
+def test_rows_and_cells_agree_with_the_data(seed, members, demographic_domains, history_domain, least, chunk, parts):
     demographics, held = population(seed, members, demographic_domains, history_domain)
     levels = range(history_domain.height + 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(member_index, "_CELLS_PER_CHUNK", chunk)
-        index = MemberIndex(
-            demographics, demographic_domains, [held], [history_domain], [levels], 3, least_row=least, least_cell=least
-        )
+        index = MemberIndex(demographics, demographic_domains, [held], [history_domain], [levels], 3, least, least, parts)
+    assert sum(part.members for part in index.parts) == members
     sizes = []
     for level in levels:
         values = [history_domain.levels[level][row] for row in np.split(held.codes, held.offsets[1:-1])]
         for value in range(history_domain.sizes[level]):
             for times in (1, 2, 3):
                 holds = np.array([np.count_nonzero(row == value) >= times for row in values])
-                row = index.rows_of(0, level)[value, times - 1]
+                row = index.rows.of[0, level][value, times - 1]
                 assert (row == TOO_RARE) == (holds.sum() < least)
                 if row != TOO_RARE:
                     assert np.array_equal(bits_of(index, row), holds)
@@ -57,22 +78,24 @@ def test_rows_and_cells_agree_with_the_data(seed, members, demographic_domains, 
     # Rows are numbered from the rarest, and nothing stands behind the last member.
     assert [size for _, size in sorted(sizes)] == sorted(size for _, size in sizes)
     if sizes:
-        assert np.bitwise_count(index.bits).sum() == sum(size for _, size in sizes)
+        assert sum(np.bitwise_count(part.bits).sum() for part in index.parts) == sum(size for _, size in sizes)
 
     for levels in ([0] * len(demographic_domains), [None] * len(demographic_domains)):
-        cells = index.cells(tuple(levels))
+        cell_of = index.groups.cells(tuple(levels))[index.group_of]
         kept = demographics if levels and levels[0] == 0 else np.zeros((members, 0), dtype=int)
         for member in range(0, members, 97):
             same = np.all(kept == kept[member], axis=1)
-            cell = cells.cell_of[member]
-            assert (cell == TOO_RARE) == (same.sum() < least)
-            if cell != TOO_RARE:
-                found = np.zeros(index.blocks * 512, dtype=bool)
-                for pair in range(cells.first[cell], cells.first[cell + 1]):
-                    octets = cells.masks[pair].view(np.uint8)
-                    start = cells.blocks[pair] * 512
-                    found[start : start + 512] |= np.unpackbits(octets, bitorder="little").astype(bool)
-                assert np.array_equal(found[index.position], same)
+            assert (cell_of[member] == TOO_RARE) == (same.sum() < least)
+            if cell_of[member] != TOO_RARE:
+                assert np.array_equal(members_of(index, tuple(levels), cell_of[member]), same)
+
+
+def test_members_of_a_cell_are_spread_over_all_parts():
+    demographics, held = population(3, 1000, [Domain((np.arange(3),))], Domain((np.arange(4),)))
+    index = MemberIndex(demographics, [Domain((np.arange(3),))], [held], [Domain((np.arange(4),))], [(0,)], 3, parts=7)
+    of_parts = np.array([np.bincount(part.group_at, minlength=3) for part in index.parts])
+    assert np.all(of_parts.max(axis=0) - of_parts.min(axis=0) <= 1)
+    assert np.array_equal(of_parts.sum(axis=0), index.groups.sizes)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 5, 40, 2**31 - 1]), st.sampled_from([4, 8192]))
@@ -83,13 +106,13 @@ def test_matching_members_counts_up_to_the_limit(seed, limit, at_once):
     domain = Domain((np.arange(4),))
     demographics, held = population(seed, members, [Domain((np.arange(3),))], domain)
     index = MemberIndex(demographics, [Domain((np.arange(3),))], [held], [domain], [(0,)], 3)
-    table = index.rows_of(0, 0)
+    table, (part,) = index.rows.of[0, 0], index.parts
     rows = generator.choice(np.append(table.ravel(), [NO_ROW, NO_ROW]), (5, draws)).astype(np.int32)
-    cells = index.cells((0,))
     who = generator.integers(0, members, draws)
+    cell = index.groups.cells((0,))[index.group_of[who]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(class_size, "_BLOCKS_AT_ONCE", at_once)
-        found = matching_members(index, cells, cells.cell_of[who], rows, limit)
+        found = matching_members(part, part.cells((0,), index.groups), cell, rows, limit)
     held_bits = {row: bits_of(index, row) for row in np.unique(table) if row != TOO_RARE}
     for draw in range(draws):
         wanted = demographics[:, 0] == demographics[who[draw], 0]
@@ -116,14 +139,16 @@ def test_cells_of_one_quasi_identifier_are_ranges_at_every_level():
 def test_counts_beyond_a_byte_are_enough():
     held = Histories.of([[0] * 300, [0] * 256, [0]])
     index = MemberIndex(np.zeros((3, 0), int), [], [held], [Domain((np.arange(1),))], [(0,)], 2)
-    assert bits_of(index, index.rows_of(0, 0)[0, 1]).tolist() == [True, True, False]
+    assert bits_of(index, index.rows.of[0, 0][0, 1]).tolist() == [True, True, False]
 
 
 def test_the_cells_used_last_are_kept(monkeypatch):
     monkeypatch.setattr(member_index, "_CELL_BYTES_KEPT", 1)
     domain = Domain((np.arange(2), np.zeros(2, int)))
     index = MemberIndex(np.array([[0], [1]]), [domain], [], [], [], 1)
-    fine = index.cells((0,))
-    assert index.cells((0,)) is fine
-    index.cells((1,))
-    assert index.cells((0,)) is not fine
+    (part,) = index.parts
+    for cells in (index.groups.cells, lambda levels: part.cells(levels, index.groups)):
+        fine = cells((0,))
+        assert cells((0,)) is fine
+        cells((1,))
+        assert cells((0,)) is not fine

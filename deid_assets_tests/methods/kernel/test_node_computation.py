@@ -1,7 +1,6 @@
 """The kernel against brute force, draw for draw, and the worked numbers of methods#node-risk."""
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.kernel import drawn_blocks, knowledge, node_computation
+from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal
@@ -49,7 +49,7 @@ def draws_of(data, people, count):
 def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
     people, demographic_domains, history_domains, dimensions, k = case
     data = cases.data_of(people, demographic_domains, history_domains)
-    with cases.short_blocks(), running_on(name):
+    with cases.short_blocks(), cases.small_parts(pick.choice([1, 2, 4, 99])), running_on(name):
         computation = NodeComputation(data, dimensions, k)
         count = 40
         draws = list(draws_of(data, people, count))
@@ -98,7 +98,8 @@ def test_who_knows_less_agrees_with_brute_force_draw_for_draw(name, case, data):
     knows = data.draw(knowing_less(len(history_domains)))
     node = data.draw(st.sampled_from(all_nodes([d.levels - 1 for d in dimensions])))
     everything = cases.data_of(people, demographic_domains, history_domains)
-    with cases.short_blocks(), running_on(name):
+    members = data.draw(st.sampled_from([1, 2, 4, 99]))
+    with cases.short_blocks(), cases.small_parts(members), running_on(name):
         computation = NodeComputation(everything, dimensions, k).known_as(knows)
         count = 40
         draws = list(draws_of(computation.data, people, count))
@@ -241,7 +242,7 @@ def test_results_do_not_depend_on_the_executor():
     computation = middling_computation()
     draws = 5 * knowledge.DRAWS_PER_BLOCK + 17
     alone = computation.measure((0, 0), cases.KEY, draws, keep_flags=True)
-    with ThreadPoolExecutor(3) as executor:
+    with Threads(3) as executor:
         together = computation.on(executor).measure((0, 0), cases.KEY, draws, keep_flags=True)
         running = list(computation.on(executor).running_counts((0, 0), cases.KEY, 5))
         targets = computation.on(executor).flagged_targets((0, 0), cases.KEY, draws)

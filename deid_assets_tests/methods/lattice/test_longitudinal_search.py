@@ -1,12 +1,12 @@
 """The lattice of a longitudinal release: decisions, optimum, certificate, next best."""
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.node_computation import NodeComputation, NodeMeasurement
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
 from deid_assets.methods.lattice.choice import fewest_to_suppress
@@ -137,7 +137,7 @@ def test_undecided_at_the_cap_is_no_candidate_and_says_so(computation):
 
 
 def test_workers_do_not_change_the_result(computation):
-    with ThreadPoolExecutor(2) as executor:
+    with Threads(2) as executor:
         assert search(computation.on(executor)) == search(computation)
 
 
