@@ -343,17 +343,13 @@ def _predicted(
 ) -> Inferred:  # fmt: skip
     outcomes: dict[str, dict[str, Outcome]] = {}
     small: list[dict[str, Outcome]] = []
-    groups = single = 0
-    for group in groups_of(rows.groups, rows.fields, rows.values, rows.members, codes_at_most):
-        if group.cases is None:
-            single += 1
-            continue
-        groups += 1
-        found = predictions(group.cases, folds, models)
+    groups = list(groups_of(rows.groups, rows.fields, rows.values, rows.members, codes_at_most))
+    cases = {group.name: group.cases for group in groups if group.cases is not None}
+    for name, found in zip(cases, predictions([*cases.values()], folds, models), strict=True):
         if next(iter(found.values())).people < enough:
             small.append(found)
         else:
-            outcomes[rows.labels[group.name] or BLANK] = found
+            outcomes[rows.labels[name] or BLANK] = found
     if small:
         outcomes[OTHERS] = {model: pooled([one[model] for one in small]) for model in models}
-    return Inferred(rows.channel.name, tuple(models), groups, single, outcomes)
+    return Inferred(rows.channel.name, tuple(models), len(cases), len(groups) - len(cases), outcomes)

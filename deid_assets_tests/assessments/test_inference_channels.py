@@ -373,8 +373,11 @@ class TestCanaries:
     def test_a_model_that_has_seen_the_answers(self, canaries, monkeypatch):
         honest = inference_rows.predictions
 
-        def leaking(cases, folds, models):
-            return {name: replace(one, right=np.ones_like(one.right)) for name, one in honest(cases, folds, models).items()}
+        def leaking(groups, folds, models):
+            return [
+                {name: replace(one, right=np.ones_like(one.right)) for name, one in found.items()}
+                for found in honest(groups, folds, models)
+            ]
 
         monkeypatch.setattr(inference_rows, "predictions", leaking)
         assert canaries.inference_channels().share < 1, "none is found where there is no channel"

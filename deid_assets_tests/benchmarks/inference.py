@@ -65,9 +65,11 @@ def gains(members: int, told: float, model: str, seed: int) -> list[AccuracyGain
     rng = np.random.default_rng(seed)
     cases = drawn_cases(members, told, rng)
     profiles = np.empty((members, 0), dtype=np.int32)
-    outcome = predictions(cases, member_folds(members, 5, rng), {model: model_of(model, profiles)})[model]
+    (found,) = predictions([cases], member_folds(members, 5, rng), {model: model_of(model, profiles)})
     draws = resampled(members, rng)
-    return [accuracy_gains([outcome], draws, confidence)[0] for confidence in (*CONFIDENCES, confidence_of_each(0.995, GROUPS))]
+    return [
+        accuracy_gains([found[model]], draws, confidence)[0] for confidence in (*CONFIDENCES, confidence_of_each(0.995, GROUPS))
+    ]
 
 
 def found_table(runs: int, members: int, boosted: int) -> None:
@@ -96,8 +98,7 @@ def time_table() -> None:
     profiles = rng.poisson(rng.gamma(0.1, 1, (1, LABELS)), (members, LABELS)).astype(np.int32)
     for name in MODELS:
         started = time.process_time()
-        for group in groups:
-            predictions(group.cases, folds, {name: model_of(name, profiles)})
+        predictions([group.cases for group in groups], folds, {name: model_of(name, profiles)})
         print(f"| {name.replace('_', ' ')} | {claims:,} | {len(groups)} | {time.process_time() - started:.1f} |", flush=True)
 
 

@@ -18,6 +18,7 @@ predictions for a small release.
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ SCORES_AT_ONCE = 250_000
 """Largest number of scores (cases times codes) that are made at once: a processor's cache holds them."""
 
 
-def most_frequent(train: Cases, asked: CasesToGuess) -> np.ndarray:
+def most_frequent(train: Cases, asked: CasesToGuess) -> Guesses:
     """Guess the most frequent code of the training cases: the baseline.
 
     Parameters
@@ -39,16 +40,16 @@ def most_frequent(train: Cases, asked: CasesToGuess) -> np.ndarray:
     train
         Cases whose codes are known.
     asked
-        The m cases to guess; only their number matters.
+        The cases to guess; only their number matters.
 
     Returns
     -------
-    numpy.ndarray
-        (m,) int32 codes; `OTHER` if no training case has a code.
+    Guesses
+        All alike and without sureness; `OTHER` if no training case has a code.
     """
     occurring = _occurring(train)
     guess = int(occurring.argmax()) if occurring.any() else OTHER
-    return np.full(len(asked.members), guess, dtype=np.int32)
+    return Guesses.constant(guess, 0.0, len(asked.members))
 
 
 def naive_bayes(train: Cases, asked: CasesToGuess) -> Guesses:
@@ -79,7 +80,7 @@ def naive_bayes(train: Cases, asked: CasesToGuess) -> Guesses:
     >>> codes = np.array([0] * 6 + [1] * 4, dtype=np.int32)
     >>> cases, all_of_them = Cases(feature, np.array([2]), codes, 2, np.arange(10)), np.arange(10)
     >>> asked = cases.asked(all_of_them)
-    >>> int((naive_bayes(cases, asked).codes == codes).sum()), int((most_frequent(cases, asked) == codes).sum())
+    >>> int((naive_bayes(cases, asked).codes == codes).sum()), int((most_frequent(cases, asked).codes == codes).sum())
     (9, 6)
     """
     occurring = _occurring(train)
@@ -115,6 +116,7 @@ def _occurring(train: Cases) -> np.ndarray:
 Model = Callable[[Cases, CasesToGuess], Guesses]
 """Learns from cases and guesses the codes of others."""
 
+_BASELINE = "most frequent"
 TENTH = 10
 RESAMPLES = 1_000
 _BLOCK = 50
@@ -174,8 +176,8 @@ def member_folds(members: int, folds: int, rng: np.random.Generator) -> np.ndarr
     return rng.permutation(np.arange(members) % folds)
 
 
-def predictions(cases: Cases, folds: np.ndarray, models: Mapping[str, Model]) -> dict[str, Outcome]:
-    """Guess every case with models that learned from the members of all other folds.
+def predictions(groups: Sequence[Cases], folds: np.ndarray, models: Mapping[str, Model]) -> list[dict[str, Outcome]]:
+    """Guess every case of each group with models that learned from the group's members of all other folds.
 
     Parameters
     ----------
@@ -186,28 +188,30 @@ def predictions(cases: Cases, folds: np.ndarray, models: Mapping[str, Model]) ->
 
     Returns
     -------
-    dict
+    list of dict
         The outcome of each model, all beside the same baseline: the most frequent code of the same training cases.
     """
-    own = folds[cases.members]
-    guesses = {name: Guesses.constant(OTHER, 0.0, len(cases)) for name in models}
-    majority = np.full(len(cases), OTHER, dtype=np.int32)
+    asking = {_BASELINE: most_frequent, **models}
+    guesses = [{name: Guesses.constant(OTHER, 0.0, len(cases)) for name in asking} for cases in groups]
 
-    def guess(fold: int) -> None:
-        asked = own == fold
+    def guess(cases: Cases, found: Mapping[str, Guesses], fold: int) -> None:
+        asked = folds[cases.members] == fold
         train, unknown = cases.take(~asked), cases.asked(asked)
-        majority[asked] = most_frequent(train, unknown)
-        for name, model in models.items():
+        for name, model in asking.items():
             said = model(train, unknown)
-            guesses[name].codes[asked], guesses[name].sureness[asked] = said.codes, said.sureness
+            found[name].codes[asked], found[name].sureness[asked] = said.codes, said.sureness
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(threads.map(guess, np.unique(own)))
-    known = cases.codes != OTHER
-    return {
-        name: Outcome(cases.members, known & (guess.codes == cases.codes), known & (majority == cases.codes), guess.sureness)
-        for name, guess in guesses.items()
-    }
+    parts = [(cases, own, fold) for cases, own in zip(groups, guesses, strict=True) for fold in np.unique(folds[cases.members])]
+    # scikit-learn replaces the warning filters of the whole process for a while; two threads would leave each other's.
+    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(guess, *zip(*parts, strict=True)))
+    return [_outcomes(cases, own) for cases, own in zip(groups, guesses, strict=True)]
+
+
+def _outcomes(cases: Cases, guesses: Mapping[str, Guesses]) -> dict[str, Outcome]:
+    right = {name: (cases.codes != OTHER) & (said.codes == cases.codes) for name, said in guesses.items()}
+    by_majority = right.pop(_BASELINE)
+    return {name: Outcome(cases.members, own, by_majority, guesses[name].sureness) for name, own in right.items()}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Gains are measured on members of whom nothing was learned, and their bounds hold."""
 
 import os
+import warnings
 from functools import partial
 
 import numpy as np
@@ -43,12 +44,17 @@ class TestGroups:
             list(groups_of(np.zeros(1), {}, np.zeros(1), np.zeros(1), 1))
 
 
+def predicted(cases, folds, models) -> dict[str, gain.Outcome]:
+    (found,) = gain.predictions([cases], folds, models)
+    return found
+
+
 class TestPredictions:
     def test_claims_of_a_member_are_never_apart(self):
         """Each member has a field value and a code of their own: only somebody who saw the member could guess it."""
         members = np.repeat(np.arange(40), 5)
         cases = cases_of(members[:, None], members, members=members)
-        found = gain.predictions(cases, gain.member_folds(40, 4, rng()), MODELS)["naive_bayes"]
+        found = predicted(cases, gain.member_folds(40, 4, rng()), MODELS)["naive_bayes"]
         assert not found.right.any()
         assert (naive_bayes(cases, cases.asked(members >= 0)).codes == cases.codes).all(), (
             "which the same model does, if it saw them"
@@ -59,7 +65,7 @@ class TestPredictions:
         members = generator.integers(0, 30, 200)
         cases = cases_of(generator.integers(0, 3, (200, 2)), generator.integers(0, 4, 200), members=members)
         folds = gain.member_folds(30, 3, generator)
-        found = gain.predictions(cases, folds, MODELS)["naive_bayes"]
+        found = predicted(cases, folds, MODELS)["naive_bayes"]
         for fold in range(3):
             asked = folds[members] == fold
             train = cases.take(~asked)
@@ -68,9 +74,25 @@ class TestPredictions:
             assert (found.sureness[asked] == guess.sureness).all()
             assert (found.right_by_majority[asked] == (cases.codes[asked] == np.bincount(train.codes).argmax())).all()
 
+    def test_groups_are_predicted_each_for_itself(self):
+        generator = rng(9)
+        groups = [
+            cases_of(
+                generator.integers(0, 3, (number, 2)),
+                generator.integers(0, 3, number),
+                members=generator.integers(0, 20, number),
+            )
+            for number in (30, 90)
+        ]
+        folds = gain.member_folds(20, 4, generator)
+        for cases, found in zip(groups, gain.predictions(groups, folds, MODELS), strict=True):
+            alone = predicted(cases, folds, MODELS)["naive_bayes"]
+            assert (found["naive_bayes"].right == alone.right).all() and (found["naive_bayes"].members == cases.members).all()
+        assert gain.predictions([], folds, MODELS) == []
+
     def test_values_without_a_code_are_never_right(self):
         cases = cases_of([[0]] * 8, [0, 0, 0, 0, OTHER, OTHER, OTHER, 1])
-        found = gain.predictions(cases, gain.member_folds(8, 2, rng()), MODELS)["naive_bayes"]
+        found = predicted(cases, gain.member_folds(8, 2, rng()), MODELS)["naive_bayes"]
         assert not found.right[4:7].any() and not found.right_by_majority[4:7].any()
 
     def test_no_member_is_in_two_folds(self):
@@ -86,7 +108,7 @@ class TestPredictions:
             times.append(set(asked.members))
             return naive_bayes(train, asked)
 
-        gain.predictions(cases, gain.member_folds(50, 5, generator), {"watched": watched})
+        predicted(cases, gain.member_folds(50, 5, generator), {"watched": watched})
         assert sorted(asked_of) == sorted(members) and sum(map(len, times)) == len(set(members))
 
     def test_guesses_do_not_depend_on_the_number_of_threads(self, monkeypatch):
@@ -97,9 +119,11 @@ class TestPredictions:
 
         def guessed(threads: int) -> dict[str, gain.Outcome]:
             monkeypatch.setattr(os, "cpu_count", lambda: threads)
-            return gain.predictions(cases, folds, models)
+            return predicted(cases, folds, models)
 
+        filters = [*warnings.filters]
         one, four = guessed(1), guessed(4)
+        assert warnings.filters == filters
         for name in models:
             assert (one[name].right == four[name].right).all() and (one[name].sureness == four[name].sureness).all()
 
