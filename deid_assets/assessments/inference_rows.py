@@ -165,7 +165,7 @@ def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Ge
     drawn = listed if len(listed) <= most else np.sort(rng.choice(listed, most, replace=False))
     sample = scratch_table(released, SAMPLE, pd.DataFrame({MEMBER: drawn, "position": np.arange(len(drawn))}))
     made = ReleasedRows.of(policy, tables).claims(with_claim_id=True)
-    of_sample = f'SELECT * FROM ({made}) WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql}) ORDER BY {CLAIM}'
+    of_sample = f'SELECT * FROM ({made}) WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql})'
     linked = scratch_table(released, LINKED, of_sample)
     differing = int(linked.query(inference_rows.unlinked_rows(linked, claims, sample))["n"].iloc[0])
     if differing:
