@@ -33,7 +33,7 @@ import numpy as np
 from deid_assets.cluster import worker
 from deid_assets.cluster.worker import Call, CallFailed, Done, Missing, Stranger, Thing
 from deid_assets.errors import ExecutorError
-from deid_assets.methods.kernel.executor import Threads
+from deid_assets.methods.kernel.executor import Threads, parts_by_size
 from deid_assets.methods.kernel.member_index import MemberPart
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def search_executor() -> Threads:
 
 
 def _asked_parts(text: str | None) -> int | None:
-    """The number of parts that is asked for; None: by the size of the population."""
+    """The number of parts that is asked for; None: by the executor."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_PARTS):
@@ -138,6 +138,10 @@ class ClusterExecutor(Threads):
         super().__init__(2 * threads, parts, "deid-cluster")
         # Threads of their own, because one that asks several parts waits for them.
         self._asking = ThreadPoolExecutor(4 * threads, "deid-cluster-part")
+
+    def parts_of(self, members: int) -> int:
+        """Return the number of parts of a population: what was asked for, or by its size."""
+        return self.parts or parts_by_size(members)
 
     def answers(self, method: Callable[..., Found], parts: Sequence[MemberPart], *given: object) -> list[Found]:
         """Ask several parts at once: what a method of an object returns for each, on a worker that has this part.

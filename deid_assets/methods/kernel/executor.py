@@ -12,7 +12,7 @@ from deid_assets.methods.kernel.member_index import MemberPart
 Found = TypeVar("Found")
 
 MEMBERS_OF_A_PART = 250_000
-"""By default, a part has at least so many members."""
+"""On a cluster, a part has at least so many members by default."""
 
 
 class Threads(ThreadPoolExecutor):
@@ -23,12 +23,16 @@ class Threads(ThreadPoolExecutor):
     max_workers
         Number of threads.
     parts
-        Number of parts of the populations that are measured on them; None: by their size.
+        Number of parts of the populations that are measured on them; None: one, because here more would save no memory.
     """
 
     def __init__(self, max_workers: int, parts: int | None = None, thread_name_prefix: str = ""):
         super().__init__(max_workers, thread_name_prefix)
         self.parts = parts
+
+    def parts_of(self, members: int) -> int:
+        """Return the number of parts of a population."""
+        return self.parts or 1
 
     def answers(self, method: Callable[..., Found], parts: Sequence[MemberPart], *given: object) -> list[Found]:
         """Ask several parts: what a method of an object returns for each of them."""
@@ -40,12 +44,12 @@ def answers(method: Callable[..., Found], parts: Sequence[MemberPart], *given: o
     return [method(part, *given) for part in parts]
 
 
-def parts_of(members: int, asked: int | None) -> int:
-    """Return the number of parts of a population: what was asked for, or by its size.
+def parts_by_size(members: int) -> int:
+    """Return the number of parts of a population that is not all in one place.
 
     Examples
     --------
-    >>> [parts_of(members, None) for members in (200_000, 499_999, 500_000, 1_130_000)], parts_of(200_000, 16)
-    ([1, 1, 2, 4], 16)
+    >>> [parts_by_size(members) for members in (200_000, 499_999, 500_000, 1_130_000)]
+    [1, 1, 2, 4]
     """
-    return asked or max(1, members // MEMBERS_OF_A_PART)
+    return max(1, members // MEMBERS_OF_A_PART)

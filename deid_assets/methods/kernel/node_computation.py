@@ -46,7 +46,7 @@ import numpy as np
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.class_size import NO_LIMIT
 from deid_assets.methods.kernel.drawn_blocks import Asked, DrawnBlocks
-from deid_assets.methods.kernel.executor import Threads, answers, parts_of
+from deid_assets.methods.kernel.executor import Threads, answers
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draws_of_targets, targets_of
 from deid_assets.methods.kernel.member_index import Levels, MemberIndex
 from deid_assets.methods.population.longitudinal_data import (
@@ -234,7 +234,7 @@ class NodeComputation:
 
     @property
     def _parts(self) -> int:
-        return parts_of(self.data.members, None if self.executor is None else self.executor.parts)
+        return 1 if self.executor is None else self.executor.parts_of(self.data.members)
 
     def __getstate__(self) -> dict:
         """What a copy in another process has."""

@@ -145,8 +145,7 @@ class Inference(Section):
     models: Annotated[tuple[InferenceModel, ...], Field(min_length=1)] = Field(
         ("naive_bayes",),
         description="what predicts, of which the best counts: naive_bayes, with and without the columns that identify a "
-        "provider; gradient_boosting, which also sees how many claims of each label a member has, and takes about two minutes "
-        "for 20,000 members",
+        "provider; gradient_boosting, which also sees how many claims of each label a member has",
     )
     gain: InferenceGate | None = Field(None, description="gate on the gain; null: it is reported")
     members_at_most: Annotated[int, Field(ge=100, le=1_000_000)] = Field(

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.attacks.worst_classes import classes_of_members, flagged_by_class, success_by_class
-from deid_assets.methods.kernel import executor
-from deid_assets.methods.kernel.executor import Threads, parts_of
+from deid_assets.methods.kernel.executor import Threads, parts_by_size
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.population.longitudinal_data import Knows
@@ -167,8 +166,10 @@ def test_rows_and_cells_are_left_out_by_the_members_of_all_parts():
         assert sum(int(np.bitwise_count(own).sum()) for own in of_parts) == int(np.bitwise_count(whole).sum())
 
 
-def test_a_part_for_each_quarter_of_a_million_members(monkeypatch):
-    assert [parts_of(members, None) for members in (0, 1, 499_999, 500_000, 749_999, 5_000_000)] == [1, 1, 1, 2, 2, 20]
-    monkeypatch.setattr(executor, "MEMBERS_OF_A_PART", 500)
+def test_a_part_for_each_quarter_of_a_million_members_where_they_are_apart():
+    assert [parts_by_size(members) for members in (0, 1, 499_999, 500_000, 749_999, 5_000_000)] == [1, 1, 1, 2, 2, 20]
     data, dimensions = cases.middling_case()
-    assert len(NodeComputation(data, dimensions, 5).index.parts) == 5
+    computation = NodeComputation(data, dimensions, 5)
+    assert len(computation.index.parts) == 1
+    with Threads(1) as here, Threads(1, 5) as asked:
+        assert [len(computation.on(threads).index.parts) for threads in (here, asked)] == [1, 5]
