@@ -194,6 +194,8 @@ class NodeComputation:
             return self
         made = copy.copy(self)
         made.executor = executor
+        if made._parts != self._parts:
+            made._given = made._made = made._exact = None
         return made
 
     def over(self, data: LongitudinalData, dimensions: Sequence[Dimension]) -> "NodeComputation":
