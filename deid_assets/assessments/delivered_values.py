@@ -41,10 +41,11 @@ def delivered_bits(policy: Policy, tables: Mapping[str, Table], suppressed: Tabl
     found = entropies(
         members, f"{members.sql} WHERE member_id IN ({sampled})", {name: (quoted(name), "true") for name in of_members}
     )
+    delivered, held = (f"(SELECT * FROM {table.sql} WHERE member_id IN ({sampled}))" for table in (claims, tables["held"]))
     return found | entropies(
         claims,
-        f"{claims.sql} AS d JOIN {tables['held'].sql} AS h USING (claim_id) WHERE h.member_id IN ({sampled})",
-        {name: (f"d.{quoted(delivered)}", f"h.{quoted(name)} IS NOT NULL") for name, delivered in of_claims.items()},
+        f"{delivered} AS d JOIN {held} AS h USING (claim_id)",
+        {name: (f"d.{quoted(read)}", f"h.{quoted(name)} IS NOT NULL") for name, read in of_claims.items()},
     )
 
 
