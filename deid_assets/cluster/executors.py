@@ -262,15 +262,18 @@ class ClusterExecutor(Threads):
 
     def _sent_arrays(self, names: Sequence[str], to: str) -> "list[DaskFuture[object]]":
         """Dask's handles of arrays, each sent to the worker that lacks it; others get it from there, while it is kept."""
+        handles = []
         with self._lock:
             for name in names:
-                if name not in self._sent or self._sent[name].status != "finished":
+                sent = self._sent.get(name)  # looked up once: another thread may forget it at any time
+                if sent is None or sent.status != "finished":
                     try:
-                        self._sent[name] = self._ask(self._client.scatter, self._arrays[name], workers=[to], hash=False)
+                        sent = self._sent[name] = self._ask(self._client.scatter, self._arrays[name], workers=[to], hash=False)
                     # As in `_asked`: a worker that dies while Dask looks it up makes the scheduler raise a KeyError.
                     except Exception as error:
                         raise _Lost(f"of {type(error).__name__}") from None
-            return [self._sent[name] for name in names]
+                handles.append(sent)
+        return handles
 
     def _workers_of(self, part: MemberPart) -> list[str]:
         """Addresses of the workers that are asked about a part: another one only if all of them are gone.

@@ -143,3 +143,11 @@ def test_an_identifier_beside_a_pattern_of_care_that_too_few_share_refuses(small
 def test_without_a_released_pattern_there_is_nothing_beside_which_to_show_an_identifier(small, staged):
     policy = columns_changed(POLICY, "length_of_stay".__eq__)
     assert providers(small, staged, with_section(policy, "provider_suppression", providers_at_least=20)) == set()
+
+
+@pytest.mark.parametrize("name", ["side_of_rows", "more_rows", "n"])
+def test_rows_of_one_side_are_counted_whatever_a_column_is_called(name):
+    with small_store() as store:
+        table = store.table("released", f'"{name}" BIGINT, other VARCHAR', [(0, "a"), (0, "a"), (0, "b")])
+        expected = f"SELECT 0 AS \"{name}\", 'a' AS other UNION ALL SELECT 1, 'b'"
+        assert judgement.rows_either_way(table, expected) == 3

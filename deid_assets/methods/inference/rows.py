@@ -41,9 +41,9 @@ class Channel:
 def unlinked_rows(linked: Table, released: Table, sample: Table) -> str:
     """SELECT the number of released rows of the members sampled that `linked` lacks, or has beyond them, as n."""
     names = ", ".join(quoted(name) for name in released.columns())
-    # One grouping: EXCEPT ALL, in both directions, numbers all rows twice.
-    return f"""SELECT coalesce(sum(abs(n)), 0)::BIGINT AS n FROM (SELECT sum(n) AS n FROM (
-            SELECT {names}, 1 AS n FROM {released.sql} WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql})
+    # One grouping: EXCEPT ALL, in both directions, numbers all rows twice. No released column has a name with blanks.
+    return f"""SELECT coalesce(sum(abs(n)), 0)::BIGINT AS n FROM (SELECT sum("side of the row") AS n FROM (
+            SELECT {names}, 1 AS "side of the row" FROM {released.sql} WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql})
             UNION ALL SELECT {names}, -1 FROM {linked.sql}) GROUP BY {names})"""
 
 

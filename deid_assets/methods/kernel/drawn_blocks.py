@@ -26,6 +26,8 @@ from deid_assets.methods.population.longitudinal_data import LongitudinalData, t
 
 BLOCKS_KEPT = 16
 """Number of blocks cached between nodes: most nodes are decided on the first few."""
+UNDECIDED_AT_ONCE = 1 << 16
+"""Draws about which another part is asked at a time: a few megabytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +107,13 @@ class Undecided:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def pieces(self) -> Iterator["Undecided"]:
+        """Yield them in pieces, so that what is sent to a worker at a time stays small."""
+        for start in range(0, len(self), UNDECIDED_AT_ONCE):
+            some = slice(start, start + UNDECIDED_AT_ONCE)
+            rows = np.ascontiguousarray(self.rows[:, some])
+            yield Undecided(self.places[some], self.cell[some], rows, self.found[some])
 
     def having(self, found: np.ndarray, limit: int) -> "Undecided":
         """Return those that have not reached the limit with these counts, (D,) int32."""

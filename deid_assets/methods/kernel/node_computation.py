@@ -312,8 +312,6 @@ class NodeComputation:
             16 bytes; the caller chooses the stream (search, suppression, gate).
         exemption
             'once' or 'literal', see the module docstring.
-        executor
-            Where blocks of draws are measured; None: in this process. The result does not depend on it.
         """
         flags_of = partial(self._flags_of_batch, self._matching, self._asked(node, stream_key, exemption, self.k))
         batches = _batches(draws, self.data.members // self._parts)
@@ -431,9 +429,11 @@ class NodeComputation:
         sizes, undecided, done = counted.sizes.copy(), counted.undecided, 1  # what a worker sent cannot be written to
         while len(undecided) and done < len(parts):
             # To one more part, then to two, four and so on.
-            found = ask(draws.go_on, parts[done : 2 * done], asked, undecided)
+            found = [
+                sum(ask(draws.go_on, parts[done : 2 * done], asked, piece), start=piece.found) for piece in undecided.pieces()
+            ]
             done *= 2
-            total = np.minimum(sum(found, start=undecided.found), np.int32(asked.limit))
+            total = np.minimum(np.concatenate(found), np.int32(asked.limit))
             sizes.ravel()[undecided.places] = total
             undecided = undecided.having(total, asked.limit)
         return sizes, counted.exempt

@@ -286,9 +286,10 @@ def either_way(one: str, other: str) -> str:
 
     Equal rows are counted, plus for one and minus for the other: each SELECT runs once, and nothing is sorted.
     """
-    both = f"SELECT *, 1 AS side_of_rows FROM ({one}) UNION ALL SELECT *, -1 FROM ({other})"
-    more = f"SELECT * EXCLUDE (side_of_rows), abs(sum(side_of_rows)) AS more_rows FROM ({both}) GROUP BY ALL"
-    return f"SELECT coalesce(sum(more_rows), 0)::BIGINT AS n FROM ({more})"
+    # No column has a name with blanks: a column that is called like the mark of the sides would be taken for it.
+    both = f'SELECT *, 1 AS "side of the row" FROM ({one}) UNION ALL SELECT *, -1 FROM ({other})'
+    more = f'SELECT * EXCLUDE ("side of the row"), abs(sum("side of the row")) AS "more rows" FROM ({both}) GROUP BY ALL'
+    return f'SELECT coalesce(sum("more rows"), 0)::BIGINT AS n FROM ({more})'
 
 
 def rows_either_way(table: Table, expected: str) -> int:

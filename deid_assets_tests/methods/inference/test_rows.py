@@ -122,3 +122,11 @@ def test_rows_that_are_not_exactly_the_released_ones_are_counted(store, released
     )
     sample = store.table("sample", '"MemberID" BIGINT, position BIGINT', [(7, 0)])
     assert store.rows(unlinked_rows(linked, store.table("released", RELEASED, released), sample)) == [(differing,)]
+
+
+@pytest.mark.parametrize("name", ["N", "more", "side"])
+def test_a_released_column_may_have_any_name(store, name):
+    columns = f'"MemberID" BIGINT, "{name}" BIGINT'
+    linked, sample = store.table("linked", columns, [(7, 0)]), store.table("sample", '"MemberID" BIGINT', [(7,)])
+    released = store.table("released", columns, [(7, 0), (7, 0), (7, 1)])
+    assert store.rows(unlinked_rows(linked, released, sample)) == [(2,)]
