@@ -237,6 +237,17 @@ def require_plain_tables(file: Path) -> None:
         )
 
 
+def either_way(one: str, other: str) -> str:
+    """Return a SELECT of the number of rows, n, that only one of two SELECTs returns.
+
+    Equal rows are counted, plus for one and minus for the other: each SELECT runs once, and nothing is sorted.
+    """
+    # No column has a name with blanks: a column that is called like the mark of the sides would be taken for it.
+    both = f'SELECT *, 1 AS "side of the row" FROM ({one}) UNION ALL SELECT *, -1 FROM ({other})'
+    more = f'SELECT * EXCLUDE ("side of the row"), abs(sum("side of the row")) AS "more rows" FROM ({both}) GROUP BY ALL'
+    return f'SELECT coalesce(sum("more rows"), 0)::BIGINT AS n FROM ({more})'
+
+
 def fingerprint(table: Table, key: bytes) -> str:
     """A keyed fingerprint of a table: of its columns, and of its rows as a multiset.
 

@@ -7,7 +7,7 @@ delivered, and numbered. All of it stays in the restricted store.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import Table, either_way, quoted
 
 MEMBER, CLAIM = "MemberID", "claim_id"
 
@@ -41,10 +41,8 @@ class Channel:
 def unlinked_rows(linked: Table, released: Table, sample: Table) -> str:
     """SELECT the number of released rows of the members sampled that `linked` lacks, or has beyond them, as n."""
     names = ", ".join(quoted(name) for name in released.columns())
-    # One grouping: EXCEPT ALL, in both directions, numbers all rows twice. No released column has a name with blanks.
-    return f"""SELECT coalesce(sum(abs(n)), 0)::BIGINT AS n FROM (SELECT sum("side of the row") AS n FROM (
-            SELECT {names}, 1 AS "side of the row" FROM {released.sql} WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql})
-            UNION ALL SELECT {names}, -1 FROM {linked.sql}) GROUP BY {names})"""
+    own = f'SELECT {names} FROM {released.sql} WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql})'
+    return either_way(own, f"SELECT {names} FROM {linked.sql}")
 
 
 def released_profiles_of(sample: Table, crosswalk: Table, profiles: str, linked: Table, usual: Sequence[str]) -> str:

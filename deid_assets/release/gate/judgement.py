@@ -34,7 +34,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import EVENT_TABLE, PROVIDER_PSEUDONYMS
 from deid_assets.release.gate import cross_check as by_query
 from deid_assets.schemas.contract import violations
-from deid_assets.store.tables import Table, quoted, write_table, write_view
+from deid_assets.store.tables import Table, either_way, quoted, write_table, write_view
 
 CROSS_CHECKED_DRAWS = 2_000
 assert CROSS_CHECKED_DRAWS <= DRAWS_PER_BLOCK  # noqa: S101 - two constants
@@ -279,17 +279,6 @@ def provider_refusals(
             text = f"release_claims: {released} is shown next to a pattern of care that fewer than {needed} share"
             found.append(Refusal("unsuppressed_identifier", released, float(rows), 0.0, text, "rows"))
     return found
-
-
-def either_way(one: str, other: str) -> str:
-    """Return a SELECT of the number of rows, n, that only one of two SELECTs returns.
-
-    Equal rows are counted, plus for one and minus for the other: each SELECT runs once, and nothing is sorted.
-    """
-    # No column has a name with blanks: a column that is called like the mark of the sides would be taken for it.
-    both = f'SELECT *, 1 AS "side of the row" FROM ({one}) UNION ALL SELECT *, -1 FROM ({other})'
-    more = f'SELECT * EXCLUDE ("side of the row"), abs(sum("side of the row")) AS "more rows" FROM ({both}) GROUP BY ALL'
-    return f'SELECT coalesce(sum("more rows"), 0)::BIGINT AS n FROM ({more})'
 
 
 def rows_either_way(table: Table, expected: str) -> int:
