@@ -26,6 +26,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from deid_assets.methods.statistics.numbering import renumbered
+
 SURE = 0.95
 """Share of one label among records with the same values from which the label counts as certain."""
 LEAST_SHARE = 0.01
@@ -121,10 +123,10 @@ class Withheld:
     @cached_property
     def groups(self) -> "_Groups":
         """The records of each person with the same labels, numbered once for all columns."""
-        shown, label = _dense(self.shown), _dense(self.label)
+        shown, label = renumbered(self.shown), renumbered(self.label)
         if self.person is None:
             return _Groups(np.arange(len(shown)), shown, label)
-        keys = (_dense(self.person) * (int(shown.max(initial=0)) + 1) + shown) * (int(label.max(initial=0)) + 1) + label
+        keys = (renumbered(self.person) * (int(shown.max(initial=0)) + 1) + shown) * (int(label.max(initial=0)) + 1) + label
         # Records that come by person are nearly in order, which a stable sort makes use of.
         order = np.argsort(keys, kind="stable")
         first = np.diff(keys[order], prepend=-1) > 0
@@ -228,7 +230,7 @@ def told_by(column: np.ndarray, withheld: Withheld, k: int, chosen: np.ndarray |
     >>> told_by(ages % 10 // 5, Withheld("Age: 5 years", ages // 10, ages // 5), 2).fall
     1.0
     """
-    column, groups = _dense(column[chosen]), withheld.groups
+    column, groups = renumbered(column[chosen]), withheld.groups
     if not len(column):
         return Told()
     values = int(column.max()) + 1
@@ -338,7 +340,7 @@ def joint_codes(columns: Sequence[EncodedColumn]) -> np.ndarray:
     """Return (n,) int: one code for each combination of values."""
     joint = np.zeros(len(columns[0].codes), dtype=np.int64)
     for column in columns:
-        joint = _dense(joint * (int(column.codes.max(initial=0)) + 1) + column.codes)
+        joint = renumbered(joint * (int(column.codes.max(initial=0)) + 1) + column.codes)
     return joint
 
 
@@ -350,16 +352,6 @@ def _fall(columns: Mapping[str, EncodedColumn], names: Sequence[str], withheld: 
     if filled.all() or filled.sum() <= LEAST_SHARE * len(joint):
         return found
     return max(found, told_by(joint, withheld, k, filled).fall)
-
-
-def _dense(codes: np.ndarray) -> np.ndarray:
-    """Recode values as 0, 1, ..., so that products of numbers of values stay small."""
-    top = int(codes.max(initial=0)) + 1
-    if top > 4 * len(codes) + 1024:
-        return np.unique(codes, return_inverse=True)[1]
-    used = np.zeros(top, dtype=bool)
-    used[codes] = True
-    return (np.cumsum(used) - 1)[codes]
 
 
 class _Cells:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deid_assets.methods.statistics.numbering import renumbered
+
 OTHER = -1
 """The code of values that are too rare to be predicted; nobody guesses it, so that a guess there is always wrong."""
 
@@ -149,24 +151,18 @@ def groups_of(
         raise ValueError("at least two codes must be left to choose from")
     order = np.argsort(names, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1) if len(order) else ():
-        distinct, own = _numbered(values[rows])
-        found = None
+        own = renumbered(values[rows])
+        distinct, found = int(own.max()) + 1, None
         if distinct > 1:
-            levels = [_numbered(column[rows]) for column in fields.values()]
+            levels = np.stack([renumbered(column[rows]).astype(np.int32) for column in fields.values()], axis=1)
             found = Cases(
-                np.stack([level for _, level in levels], axis=1),
-                np.array([there for there, _ in levels], dtype=np.int64),
+                levels,
+                levels.max(axis=0).astype(np.int64) + 1,
                 _most_frequent(own, codes_at_most),
                 min(distinct, codes_at_most),
                 members[rows].astype(np.int32),
             )
         yield Group(int(names[rows[0]]), distinct, found)
-
-
-def _numbered(numbers: np.ndarray) -> tuple[int, np.ndarray]:
-    """Count the distinct numbers, and number them anew from 0, in their own order."""
-    there = np.bincount(numbers) > 0
-    return int(there.sum()), (np.cumsum(there, dtype=np.int32) - 1)[numbers]
 
 
 def _most_frequent(own: np.ndarray, at_most: int) -> np.ndarray:
