@@ -3,6 +3,7 @@
 A shell asks at every press of the tabulator, so nothing that takes long to load is imported here.
 """
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -134,6 +135,7 @@ def loading(module: str) -> Iterator[None]:
         yield
     finally:
         gc.freeze()
+        atexit.register(gc.unfreeze)  # or libraries report what is left as leaks
         gc.enable()
 
 

@@ -62,3 +62,14 @@ def test_output_that_cannot_be_written_is_an_error():
         buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
         found = ended("print('lost'); sys.exit(0)", stdout=full, stderr=subprocess.PIPE, env=buffered)
     assert found.returncode == 120 and "No space left on device" in found.stderr
+
+
+def test_what_stays_until_the_end_is_not_reported_as_leaks():
+    program = """
+from deid_assets.command_line.options import loading
+with loading("duckdb"):
+    import duckdb
+duckdb.connect().execute("SELECT 1").fetchall()
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
