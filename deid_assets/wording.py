@@ -1,4 +1,7 @@
-"""How messages say numbers."""
+"""How messages say numbers, and name the cells of tables of counts."""
+
+from collections.abc import Mapping
+from typing import Any
 
 
 def how_many(number: int, one: str, several: str | None = None) -> str:
@@ -22,3 +25,14 @@ def how_many(number: int, one: str, several: str | None = None) -> str:
     ('1 row', '1,200 rows', '0 rows have no key')
     """
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
+def cell_in_words(row: Mapping[str, Any]) -> str:
+    """Name a cell of a table of counts.
+
+    Examples
+    --------
+    >>> cell_in_words({"table": "age by sex", "row": "80+", "column": "F", "count": 12})
+    'age by sex / 80+ / F'
+    """
+    return f"{row['table']} / {row['row']} / {row['column']}"

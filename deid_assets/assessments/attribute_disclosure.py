@@ -11,10 +11,20 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import planting
-from deid_assets.assessments.assessment import COUNT, HALF, Adversary, Assessed, Assessment, Gate, Image, Shown, Work
+from deid_assets.assessments.assessment import (
+    COUNT,
+    HALF,
+    OWNERS_DECIDE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Shown,
+    Work,
+)
 from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate, profiles_query
-from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.errors import PolicyError
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import Published, ReportTable, written

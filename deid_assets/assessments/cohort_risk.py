@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import cohort_demographics
-from deid_assets.assessments.assessment import DIFFERENCE, Adversary, Assessed, Assessment, Gate, Work
+from deid_assets.assessments.assessment import DIFFERENCE, SAFE_HARBOR, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Question, reference_of, to_three_digits
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.planting import as_certain, plant, planted_store
-from deid_assets.assessments.precedents import SAFE_HARBOR
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.demographics.attributes import YEAR
 from deid_assets.methods.demographics.class_sizes import ClassCounter

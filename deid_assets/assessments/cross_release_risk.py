@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import (
+    HERITAGE,
     Adversary,
     Assessed,
     Assessment,
@@ -29,7 +30,6 @@ from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Estimated, Evid
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements, max_sup
 from deid_assets.assessments.neighbor_attack import attack_confidence, mean_interval
 from deid_assets.assessments.planting import planted_store
-from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.adversary.two_readings import BothReadings, both_readings

@@ -18,12 +18,22 @@ from deid_assets.assessments.absence import (
     report_table,
     table_by_class,
 )
-from deid_assets.assessments.assessment import COUNT, HALF, Adversary, Assessed, Assessment, Gate, Image, Shown, Work
+from deid_assets.assessments.assessment import (
+    COUNT,
+    HALF,
+    HERITAGE,
+    OWNERS_DECIDE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Shown,
+    Work,
+)
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, Tags, because_of
-from deid_assets.assessments.evidence import Measurement, Method, made_up
-from deid_assets.assessments.exposure import OF_THE_ABSENT
+from deid_assets.assessments.evidence import OF_THE_ABSENT, Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
-from deid_assets.assessments.precedents import HERITAGE, OWNERS_DECIDE
 from deid_assets.figures.figures import class_size_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.canaries.planting import Findings

@@ -26,10 +26,9 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import planting
-from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Shown, Work
+from deid_assets.assessments.assessment import HERITAGE, MARKETER, Adversary, Assessed, Assessment, Gate, Image, Shown, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
-from deid_assets.assessments.precedents import HERITAGE, MARKETER
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.population_figures import inpatient_figure

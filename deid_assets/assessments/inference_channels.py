@@ -23,7 +23,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import DIFFERENCE, Adversary, Assessed, Assessment, Gate, Image, Limit, Shown, Work
+from deid_assets.assessments.assessment import (
+    DIFFERENCE,
+    OWNERS_DECIDE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Limit,
+    Shown,
+    Work,
+)
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.inference_rows import (
     IDENTIFYING,
@@ -42,7 +53,6 @@ from deid_assets.assessments.inference_rows import (
 )
 from deid_assets.assessments.kernel_input import CANDIDATE, chosen_levels
 from deid_assets.assessments.planting import plant, planted_store
-from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deid_assets.assessments import kernel_input
-from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import HERITAGE, Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.kernel_input import CANDIDATE
-from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.adversary.two_readings import Adversary as Power
 from deid_assets.methods.adversary.two_readings import both_readings

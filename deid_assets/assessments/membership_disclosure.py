@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from deid_assets.assessments import kernel_input, planting
-from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Work
+from deid_assets.assessments.assessment import OWNERS_DECIDE, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.kernel_input import CANDIDATE
-from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.checks import gains_of_canaries
 from deid_assets.methods.canaries.planting import Findings

@@ -18,11 +18,10 @@ import pandas as pd
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.absence import ABSENCE_FACTOR, ABSENCE_POSTERIOR
-from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Limit, Work
+from deid_assets.assessments.assessment import HERITAGE, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.earlier_releases import because_of
 from deid_assets.assessments.evidence import Estimated, Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
-from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.methods.adversary.adversary_power import Rounding, ValuePairs, power_of

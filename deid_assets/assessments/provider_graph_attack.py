@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from deid_assets.assessments import planting
-from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Work
+from deid_assets.assessments.assessment import OWNERS_DECIDE, Adversary, Assessed, Assessment, Gate, Image, Work
 from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
-from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.attacks import provider_graph

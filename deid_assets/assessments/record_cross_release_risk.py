@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Work, none_allowed
+from deid_assets.assessments.assessment import OWNERS_DECIDE, Adversary, Assessed, Assessment, Gate, Work, none_allowed
 from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, released_labels
 from deid_assets.assessments.cross_release_risk import ALL, NO_PERSON, NOBODY, planted_kept_rows, stale_refusals, stated_of
 from deid_assets.assessments.earlier_releases import (
@@ -23,7 +23,6 @@ from deid_assets.assessments.earlier_releases import (
 )
 from deid_assets.assessments.evidence import Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.planting import planted_store
-from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare

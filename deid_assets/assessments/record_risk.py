@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from deid_assets.assessments.assessment import COUNT, Adversary, Assessed, Assessment, Gate, Work
-from deid_assets.assessments.evidence import Measurement, Method
-from deid_assets.assessments.exposure import LEFT_OUT
+from deid_assets.assessments.assessment import COUNT, K_ANONYMITY, Adversary, Assessed, Assessment, Gate, Work
+from deid_assets.assessments.evidence import LEFT_OUT, Measurement, Method
 from deid_assets.assessments.flat_table import population_records
 from deid_assets.assessments.planting import PLAIN, Attack, as_certain, domain_rows, label, plant, planted_store
-from deid_assets.assessments.precedents import K_ANONYMITY
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.flat import queries
 from deid_assets.policy.flat import FlatPolicy

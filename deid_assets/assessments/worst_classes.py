@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import kernel_input
-from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Limit, Work
+from deid_assets.assessments.assessment import OWNERS_DECIDE, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import CANDIDATE
 from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
-from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.rounding import rounded_up
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import Published, ReportTable, written

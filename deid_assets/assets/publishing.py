@@ -17,15 +17,14 @@ import pandas as pd
 import deid_assets
 from deid_assets import dagster_internals as internals
 from deid_assets import resources
-from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Refusal, from_frame
-from deid_assets.assessments.exposure import exposure_of
+from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Refusal, exposure_of, from_frame
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of, vacuity_refusals
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.published_tables import Made, PublishedTables
 from deid_assets.assets.step import Step, made_from, markdown_table
 from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already
 from deid_assets.assets.whole_stage import stages_before, upstream
-from deid_assets.checks.contracts import contract_check_name
+from deid_assets.checks.of_assets import contract_check_name
 from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError
 from deid_assets.home_identity import public_name
 from deid_assets.methods.counts.budget import Budget

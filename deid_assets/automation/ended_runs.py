@@ -26,12 +26,12 @@ from dagster import _check as check
 from deid_assets import dagster_internals as internals
 from deid_assets import resources
 from deid_assets.assessments.earlier_releases import BECAUSE
-from deid_assets.assessments.exposure import exposure_of
+from deid_assets.assessments.evidence import exposure_of
 from deid_assets.assets.publishing import REQUIREMENTS
 from deid_assets.assets.refused_report import write_refused_report
 from deid_assets.assets.step import SENTENCE
 from deid_assets.assets.waiting_release import WAITING
-from deid_assets.checks.risk import REMEDY
+from deid_assets.checks.of_assets import REMEDY
 from deid_assets.dagster_internals import SerializableErrorInfo
 from deid_assets.errors import AWAITING_MARK, ERROR, PUBLISHED, REFUSED, REFUSED_MARK, DeidError, PolicyError
 from deid_assets.policy.base import ReleasePolicy

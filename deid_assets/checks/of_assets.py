@@ -5,20 +5,20 @@ check.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import dagster as dg
+from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.assessment import Gate
-from deid_assets.assessments.evidence import from_frame
+from deid_assets.assessments.evidence import Evidence, from_frame
 from deid_assets.assessments.registry import gates_of
-from deid_assets.checks.contracts import contract_check_name, keeps_contract
-from deid_assets.checks.risk import within_threshold
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import Keys, Workplace
 from deid_assets.schemas import contracts_of
+from deid_assets.schemas.contract import violations
 from deid_assets.stages import stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import Table
@@ -69,3 +69,42 @@ def _checks_of(
             yield from (within_threshold(evidence, gate) for gate in asked_gates)
 
     return judged
+
+
+def contract_check_name(asset: str) -> str:
+    """The name of the check that holds an asset's table against its contract."""
+    return f"{asset}_keeps_contract"
+
+
+def keeps_contract(table: Table, contract: DataFrameSchema) -> dg.AssetCheckResult:
+    """Hold a table against its contract; what breaks it is counted by column and rule."""
+    broken = violations(table, contract)
+    numbers = {"measured": sum(broken.values()), "threshold": 0, **broken}
+    return dg.AssetCheckResult(passed=not broken, check_name=contract_check_name(table.name), metadata=numbers)
+
+
+REMEDY = "remedy"
+"""Metadata key of a failed check: what to do."""
+
+
+def within_threshold(evidence: Iterable[Evidence], gate: Gate[Any]) -> dg.AssetCheckResult:
+    """Compare the measurement of a gate with its threshold; what was not measured does not pass."""
+    measured = [(m, item.try_number) for item in evidence for m in item.measurements if m.name == gate.measurement]
+    if len(measured) != 1:
+        return dg.AssetCheckResult(passed=False, check_name=gate.check, description=f"{gate.measurement} was not measured")
+    found, try_number = measured[0]
+    numbers = {"measured": found.compared, "value": found.value, "threshold": found.threshold}
+    of_draws = {"try": try_number} if try_number is not None and found.confidence is not None else {}
+    return dg.AssetCheckResult(
+        # What the policy does not gate on is shown and passes; what it gates on passes only below its threshold.
+        passed=found.passed or not found.gating,
+        check_name=gate.check,
+        description=None if found.gating else "Only reported: the policy sets no limit, so nothing is judged.",
+        metadata={
+            **{name: float(number) for name, number in numbers.items() if number is not None},
+            **{"statistic": found.statistic, "gating": found.gating, "section": found.section},
+            "unit": found.unit,
+            **of_draws,
+            **({} if found.passed or not gate.remedy else {REMEDY: gate.remedy}),
+        },
+    )

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
-from deid_assets.checks.contracts import contract_check_name
+from deid_assets.checks.of_assets import contract_check_name
 from deid_assets.command_line.deciding import missing_in
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.home_identity import public_name

@@ -14,7 +14,7 @@ import click
 
 from deid_assets.command_line.options import ABOVE_0, FILE, Written, errors_as_json, require_new
 from deid_assets.errors import REFUSED
-from deid_assets.wording import how_many
+from deid_assets.wording import cell_in_words, how_many
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -208,7 +208,7 @@ def answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
         if printed is not None:
             click.echo(printed, nl=False)
         for row in found["disclosed"]:
-            name = " / ".join(row[part] for part in ("table", "row", "column"))
+            name = cell_in_words(row)
             click.echo(f"{row['finding']:26} {name}: {_value(row)}")
         click.echo(found["summary"], err=printed is not None)
         if found.get("reader", {}).get("judged"):

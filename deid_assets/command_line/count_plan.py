@@ -11,7 +11,7 @@ import pandas as pd
 from deid_assets.command_line.count_files import CountFile, read_counts
 from deid_assets.command_line.count_options import PlannedMasks, PlannedNoise, StatedSums
 from deid_assets.errors import CountsError
-from deid_assets.figures.count_plan_figures import crossover_figure, noise_figure
+from deid_assets.figures.count_figures import crossover_figure, noise_figure
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.cohort import cumulative_shares
 from deid_assets.methods.counts.estimates import chance_of_exact_average
@@ -19,13 +19,12 @@ from deid_assets.methods.counts.noise import Mechanism, noise_distribution, nois
 from deid_assets.methods.counts.planning import WIDEST_FOLLOWED, left_out, needed_threshold, repeats_for_good, repeats_in_a_row
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.sites import sites_at_crossover
-from deid_assets.reports.count_plan_report import render_plan
+from deid_assets.reports.count_reports import render_plan
 from deid_assets.reports.report import ReportFigure
-from deid_assets.wording import how_many
+from deid_assets.wording import cell_in_words, how_many
 
 _AVERAGES = (0.5, 1.0, 2.0, 2.5)
 _CHANCE_SAID = 0.001
-_NAME = ("table", "row", "column")
 RESTRICTED = "Made of true counts, the needed threshold and what is left out included: keep this where they are kept."
 
 
@@ -176,7 +175,7 @@ def printed(document: Mapping[str, Any]) -> str:
     if (found := document["table"]) is not None:
         for row in found["cells_left_out"]:
             why = "a small count" if row["is_small"] else "not small"
-            name = " / ".join(row[part] for part in _NAME)
+            name = cell_in_words(row)
             lines.append(f"left out: {name}: {why}, below the threshold after noise with probability {row['chance']:.3f}")
         for row in found["lists"]:
             masks = "left out" if row["left_out_with_masks"] else "possible"

@@ -10,13 +10,13 @@ import numpy as np
 from deid_assets.command_line.count_files import CountFile, read_counts, table_csv
 from deid_assets.command_line.count_options import PlannedCounts
 from deid_assets.errors import CountsError
-from deid_assets.figures.count_sites_figure import selection_bias_figure
+from deid_assets.figures.count_figures import selection_bias_figure
 from deid_assets.methods.counts.noise import Mechanism
 from deid_assets.methods.counts.sites import SelectionBias, Serves, selection_bias, sum_over_sites
 from deid_assets.methods.counts.tables import CellName
-from deid_assets.reports.count_sites_report import render_sites
+from deid_assets.reports.count_reports import render_sites
 from deid_assets.reports.report import ReportFigure
-from deid_assets.wording import how_many
+from deid_assets.wording import cell_in_words, how_many
 
 _GROUPS_AT_MOST = 4
 
@@ -131,7 +131,7 @@ def printed(document: Mapping[str, Any]) -> str:
     """Return what the command prints."""
     lines = []
     for row in document["cells"]:
-        name = " / ".join(row[part] for part in ("table", "row", "column"))
+        name = cell_in_words(row)
         told = (
             f"masked at {how_many(row['masked_at'], 'site')}"
             if row["total"] is None

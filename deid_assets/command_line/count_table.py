@@ -20,7 +20,7 @@ from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.dimensions import Key, StatedCells, stated_cells, totals_of, whole_groups
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName
-from deid_assets.reports.count_table_report import ProtectedTable, render_table
+from deid_assets.reports.count_reports import ProtectedTable, render_table
 from deid_assets.wording import how_many
 
 _NAMED_AT_MOST = 3

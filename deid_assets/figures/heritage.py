@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from deid_assets.figures.numbers import shown, shown_bound
 from deid_assets.figures.rendering import percent, words
-from deid_assets.figures.tables import ComparisonRow
+from deid_assets.figures.tables import ComparisonRow, shown, shown_bound
 
 GENERALIZATIONS: Mapping[str, str] = MappingProxyType(
     {

@@ -5,9 +5,8 @@ Numbers stand here only in names of sources. Those of a release are the manifest
 
 from collections.abc import Mapping
 
-from deid_assets.assessments.assessment import Adversary
+from deid_assets.assessments.assessment import COLUMNS, OWNERS_DECIDE, Adversary
 from deid_assets.assessments.attribute_leaks import MEANINGS as LEAKS
-from deid_assets.assessments.precedents import COLUMNS, OWNERS_DECIDE
 from deid_assets.assessments.registry import ASSESSMENTS
 from deid_assets.release.gate.cross_check import CROSS_CHECK
 

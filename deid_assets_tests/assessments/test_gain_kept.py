@@ -5,7 +5,7 @@ import pytest
 
 from deid_assets.assessments import gain_kept
 from deid_assets.assessments.compared_tables import NextYear, _coarsest_claims, coarsest_levels
-from deid_assets.assessments.exposure import exposure_of
+from deid_assets.assessments.evidence import exposure_of
 from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.utility.gains import Gain, Interval, Target
 from deid_assets.methods.utility.prediction import Examples

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.assessments.assessment import Gate
-from deid_assets.assessments.evidence import Requirement, judge
-from deid_assets.assessments.exposure import EXPOSURES, Exposure
+from deid_assets.assessments.evidence import EXPOSURES, Exposure, Requirement, judge
 from deid_assets.assessments.registry import ASSESSMENTS, gates_of, noise_plan
 from deid_assets.policy import policy_by_name
 from deid_assets.policy.loading import policy_from, shipped_policies

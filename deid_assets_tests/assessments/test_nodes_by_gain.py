@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments import gain_kept
-from deid_assets.assessments.exposure import exposure_of
+from deid_assets.assessments.evidence import exposure_of
 from deid_assets.assessments.gain_kept import (
     KeptGain,
     compared_frame,

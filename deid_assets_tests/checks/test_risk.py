@@ -9,8 +9,7 @@ from deid_assets.assessments.assessment import canaries_measurement
 from deid_assets.assessments.evidence import Evidence, to_frame
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.assessments.registry import gates_of, required_measurements
-from deid_assets.checks.contracts import contract_check_name
-from deid_assets.checks.of_assets import asset_checks
+from deid_assets.checks.of_assets import asset_checks, contract_check_name
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name, policy_from

@@ -39,7 +39,7 @@ SECRET = "0123456789abcdef" * 2
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """A folder with a wide and a tidy table, and a secret. Figures, which take long, are drawn in tests of their own."""
-    monkeypatch.setattr("deid_assets.reports.count_table_report.tiles_figure", lambda *_: b"<svg/>")
+    monkeypatch.setattr("deid_assets.reports.count_reports.tiles_figure", lambda *_: b"<svg/>")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DEID_SECRET", SECRET)
     monkeypatch.setenv("DEID_LEDGER", "none")

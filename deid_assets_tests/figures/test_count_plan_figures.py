@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from deid_assets.figures.count_plan_figures import crossover_figure, noise_figure
+from deid_assets.figures.count_figures import crossover_figure, noise_figure
 from deid_assets.methods.counts.noise import Mechanism, noise_distribution
 
 

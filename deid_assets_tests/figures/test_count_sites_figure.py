@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from deid_assets.figures.count_sites_figure import selection_bias_figure
+from deid_assets.figures.count_figures import selection_bias_figure
 from deid_assets.methods.counts.sites import selection_bias
 
 COUNTS, SIZES = np.array([[5, 4], [8, 40], [100, 60], [500, 300]]), np.array([20, 90, 300, 2_000])

@@ -282,7 +282,7 @@ DEFECTS = (
     ),
     Defect(
         "a number about people is shown without noise",
-        "assessments/exposure.py",
+        "assessments/evidence.py",
         "return EXPOSURES.get(unit, Exposure.PEOPLE)",
         "return EXPOSURES.get(unit, Exposure.NOBODY)",
         ("release/test_manifest.py", "release/test_counts_of_tables.py", "assessments/test_gates.py"),

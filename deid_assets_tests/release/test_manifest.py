@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from deid_assets.assessments.exposure import LEFT_OUT
+from deid_assets.assessments.evidence import LEFT_OUT
 from deid_assets.errors import ReleaseError
 from deid_assets.release.manifest.editions import ReleasedFile, ShownPolicy, Slot, editions, package_versions
 from deid_assets.release.manifest.public_numbers import AttritionStep

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from deid_assets.assessments.exposure import Exposure
+from deid_assets.assessments.evidence import Exposure
 from deid_assets.assessments.identified_files import (
     INPATIENT,
     VOTER_LIST,

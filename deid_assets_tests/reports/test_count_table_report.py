@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from deid_assets.figures.count_table_figure import tiles_figure
+from deid_assets.figures.count_figures import tiles_figure
 from deid_assets.methods.counts.dimensions import CrossTable, dimension_of, single_cells
-from deid_assets.reports.count_table_report import ProtectedTable, render_table
+from deid_assets.reports.count_reports import ProtectedTable, render_table
 
 CROSS = CrossTable(
     dimensions := (dimension_of("sex", ["F", "M"], "All"), dimension_of("age", ["young", "old"], "All")),

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from deid_assets.assessments.evidence import Measurement
-from deid_assets.assessments.exposure import LEFT_OUT, Exposure
+from deid_assets.assessments.evidence import LEFT_OUT, Exposure, Measurement
 
 _NUMBER = re.compile(
     r"((?<![\w.#-])-?\d{1,3}(?:,\d{3})+(?![\w.])|(?<![\w.#])-?\d+(?:\.\d+)?(?:[eE]-?\d+)?(?![\w.]))((?:\s|&nbsp;|\u202f)?%)?"

@@ -9,7 +9,7 @@ import pytest
 
 from deid_assets import resources
 from deid_assets.assets import preparation
-from deid_assets.checks import contracts
+from deid_assets.checks import of_assets
 from deid_assets.errors import ERROR, PUBLISHED
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.home import Home
@@ -191,7 +191,7 @@ ERRORS = (
 PLACES = {
     "an asset": (preparation, "sample_size"),
     "a table": (resources, "write_table"),
-    "a check": (contracts, "violations"),
+    "a check": (of_assets, "violations"),
 }
 
 

@@ -141,7 +141,7 @@ def test_a_failed_check_leaves_its_stage_and_the_release_unmade(home, monkeypatc
     kind, pipeline = home
     stage = Keys(kind.policy).asset("candidate")
     before = events_of(pipeline, stage)[0].storage_id
-    broken = "deid_assets.checks.contracts.violations"
+    broken = "deid_assets.checks.of_assets.violations"
     monkeypatch.setattr(broken, lambda table, contract: {"rows": 3} if table.name == kind.candidate else {})
     summary = pipeline.run(kind.key, [kind.candidate, "release"])
     (failed,) = summary.failed_checks

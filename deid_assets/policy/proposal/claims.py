@@ -1,4 +1,7 @@
-"""Propose a policy for a members table and a claims table: a column map, years, declared columns and hierarchies."""
+"""Propose a policy for a members table and tables of claims or other events: column maps, years, declared columns, hierarchies.
+
+Codes of other tables of events are read by the first way that can.
+"""
 
 import copy
 import re
@@ -10,8 +13,17 @@ from deid_assets.policy.form import columns_of
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
 from deid_assets.policy.proposal import looking
-from deid_assets.policy.proposal.events import Made, check_codes, column_of_codes, mapped_columns
-from deid_assets.policy.proposal.layouts import Further, KnownTable, Recognized, Role, guess, plain_name, signatures
+from deid_assets.policy.proposal.layouts import (
+    Further,
+    KnownEvents,
+    KnownTable,
+    Recognized,
+    Role,
+    guess,
+    plain_name,
+    signatures,
+)
+from deid_assets.policy.proposal.looking import DECIMAL_NUMBERS, ICD9, ICD10, NDC, PROCEDURES, DeliveredColumn, DeliveredTable
 from deid_assets.policy.proposal.writing import Text, commented, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.policy.sections.disclosure import SENSITIVE_BY_DEFAULT
@@ -26,6 +38,96 @@ from deid_assets.sources.delivery import (
 )
 from deid_assets.sources.diagnosis_systems import NAMES, SYSTEM_AT_LEAST
 from deid_assets.wording import how_many
+
+_CONDITIONS = "condition_group"
+"""The shipped hierarchy of primary condition groups."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A declared column as it is proposed.
+
+    Attributes
+    ----------
+    entry
+        How it is made.
+    hierarchy
+        Its hierarchy, or the name of a shipped one like which it is.
+    of
+        What its codes are, which other tables of events have.
+    """
+
+    entry: Mapping[str, str]
+    hierarchy: Mapping[str, object] | str
+    of: str | None = None
+
+
+def mapped_columns(table: DeliveredTable, known: KnownEvents) -> dict[str, str]:
+    """Canonical column -> the column that the table has."""
+    found = {}
+    for ours, theirs in known.columns.items():
+        given = (table.column(name) for name in ([theirs] if isinstance(theirs, str) else theirs))
+        filled = next((column.name for column in given if column is not None and column.kind != "blank"), None)
+        if filled is not None:
+            found[ours] = filled
+    return found
+
+
+def column_of_codes(table: DeliveredTable, known: KnownEvents, vocabulary: Mapping[str, DeliveredTable]) -> Made | None:
+    """The column of codes: by a code system that ships if the codes have its form, or else as concepts; None: there is none."""
+    text, concept, named = (
+        column if (column := table.column(known.codes.get(key, ""))) is not None and column.kind != "blank" else None
+        for key in ("text", "concept", "named")
+    )
+    of, two_levels = known.codes["of"], {"kind": "prefixes", "lengths": [None, 0]}
+    made = _by_form(text, of) if text is not None and not (of == "drug" and concept is not None and vocabulary) else None
+    if made is None:
+        column = concept or text
+        if column is None:
+            return None
+        made = {"kind": "concept", "of": of, "from": column.name} | ({"named": named.name} if named is not None else {})
+    is_grouped = of == "diagnosis"  # conditions have the groups that those of claims have
+    return Made(made | {"meaning": f"group of {made['from']}"}, _CONDITIONS if is_grouped else two_levels, of)
+
+
+def _by_form(column: DeliveredColumn, of: str) -> dict[str, str] | None:
+    for system, stated in ((ICD10, "icd10cm"), (ICD9, "icd9cm")):
+        if of == "diagnosis" and column.share(system) >= _SURE:
+            return {"kind": "diagnosis", "from": column.name, "system": stated}
+    if of == "procedure" and column.share(PROCEDURES) >= _SURE:
+        return {"kind": "cpt_section", "from": column.name}
+    if of == "drug" and column.share(NDC) >= _SURE:
+        return {"kind": "ndc", "from": column.name}
+    return None
+
+
+def check_codes(text: Text, table: DeliveredTable, made: Made, vocabulary: Mapping[str, DeliveredTable]) -> None:
+    """Say how the codes of a table are read, and what the team has to add."""
+    name = made.entry["from"]
+    column, shown = table.column(name), f"{table.shown}, {name}"
+    share = 0.0 if column is None else column.share(DECIMAL_NUMBERS)
+    if share > 0:
+        text.check(f"{shown}: {share:.0%} are whole numbers with decimals, such as 1234.0, which are read without them", 4)
+    if made.entry["kind"] == "ndc":
+        text.check(
+            f"{shown}: no table says what these drugs are, so that all are unknown and the delivery is refused: add "
+            "`file: drugs.csv` with ndc;group;ingredients",
+            4,
+        )
+    elif made.entry["kind"] == "concept" and "named" in made.entry:
+        text.check(
+            f"{shown}: lists search the names in {made.entry['named']}, but these make a drug known only if they name an "
+            "ingredient of a table that is for you to write: add `file: drugs.csv` with concept;group;ingredients",
+            4,
+        )
+    elif made.entry["kind"] == "concept":
+        how = "the delivered vocabulary" if vocabulary else "a table that is for you to write"
+        text.check(
+            f"{shown}: read by {how}. What stands for no code is unknown, and too many refuse the delivery; "
+            "`file: TABLE.csv` with concept;group;codes adds what is missing",
+            4,
+        )
+
 
 BASE = "heritage_public"
 """The shipped policy whose thresholds and hierarchies are proposed."""

@@ -21,8 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from deid_assets.assessments.evidence import Evidence, Measurement
-from deid_assets.assessments.exposure import FACTOR, Exposure
+from deid_assets.assessments.evidence import FACTOR, Evidence, Exposure, Measurement
 from deid_assets.assessments.worst_classes import without_labels
 from deid_assets.methods.counts.cohort import ATTRITION, REMAINING
 from deid_assets.methods.counts.protected_counts import shown_if_large

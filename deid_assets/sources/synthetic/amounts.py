@@ -12,7 +12,7 @@ import numpy as np
 from deid_assets.reference.groups import procedure_groups
 from deid_assets.reference.tables import read_table
 from deid_assets.sources.synthetic.claims import ClaimBlock
-from deid_assets.sources.synthetic.fills import FillBlock, drugs
+from deid_assets.sources.synthetic.events import FillBlock, drugs
 from deid_assets.sources.synthetic.tables import Tables
 
 _OF_GROUPS: Final = {

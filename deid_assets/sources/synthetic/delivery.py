@@ -25,12 +25,10 @@ import pyarrow.parquet as pq
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.synthetic import amounts, rows
 from deid_assets.sources.synthetic.claims import ClaimBlock, Providers, draw_claims
-from deid_assets.sources.synthetic.fills import draw_fills
+from deid_assets.sources.synthetic.events import draw_fills, draw_results
 from deid_assets.sources.synthetic.further import CLAIM_FIELDS, MEMBER_FIELDS, further_of_claims, further_of_members
-from deid_assets.sources.synthetic.lines import draw_lines
+from deid_assets.sources.synthetic.joined import draw_lines, draw_spans, months_in_use
 from deid_assets.sources.synthetic.members import Members, birth_dates, draw_members
-from deid_assets.sources.synthetic.results import draw_results
-from deid_assets.sources.synthetic.spans import draw_spans, months_in_use
 from deid_assets.sources.synthetic.tables import in_icd10, tables
 
 BLOCK: Final = 1 << 13

@@ -7,12 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from deid_assets.sources.synthetic.claims import ClaimBlock
-from deid_assets.sources.synthetic.fills import FillBlock, drugs
+from deid_assets.sources.synthetic.events import EventBlock, FillBlock, ResultBlock, drugs, tests
 from deid_assets.sources.synthetic.further import TEXT, coded
-from deid_assets.sources.synthetic.lines import LineBlock
+from deid_assets.sources.synthetic.joined import LineBlock, SpanBlock
 from deid_assets.sources.synthetic.members import YEAR_STARTS, Members
-from deid_assets.sources.synthetic.results import ResultBlock, tests
-from deid_assets.sources.synthetic.spans import SpanBlock
 from deid_assets.sources.synthetic.tables import SEXES, Tables
 
 MEMBER_SCHEMA: Final = pa.schema(
@@ -137,7 +135,7 @@ def result_rows(results: ResultBlock, first_result: int, names: pa.Array) -> pa.
     return pa.Table.from_arrays([*_event_columns(results, first_result, names), *columns], schema=RESULT_SCHEMA)
 
 
-def _event_columns(events: FillBlock | ResultBlock, first: int, names: pa.Array) -> list[pa.Array]:
+def _event_columns(events: EventBlock, first: int, names: pa.Array) -> list[pa.Array]:
     """The columns that fills and results have alike."""
     return [
         pa.array(np.arange(first, first + len(events.member))),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deid_assets.methods.attacks import claim_knowledge
-from deid_assets.methods.attacks.known_facts import PossibleOrders
+from deid_assets.methods.attacks.attack_sensitivity import PossibleOrders
 from deid_assets.methods.population.claim_records import ClaimRecords, claim_values
 
 DRAWS = 60_000

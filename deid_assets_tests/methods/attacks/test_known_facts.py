@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks import known_facts
-from deid_assets.methods.attacks.known_facts import Combinations
+from deid_assets.methods.attacks import attack_sensitivity
+from deid_assets.methods.attacks.attack_sensitivity import Combinations
 from deid_assets_tests import examples
 
 
-@pytest.mark.parametrize("largest", [4, 60, known_facts._LARGEST_KEY])
+@pytest.mark.parametrize("largest", [4, 60, attack_sensitivity._LARGEST_KEY])
 @given(columns=st.integers(1, 5), there=st.integers(0, 30), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=examples.of(40), deadline=None)
 def test_the_same_combination_has_the_same_number_and_another_one_another(largest, columns, there, seed):
@@ -18,7 +18,7 @@ def test_the_same_combination_has_the_same_number_and_another_one_another(larges
     sizes = chance.integers(1, 5, columns)
     held, asked = (np.array([chance.integers(0, size, rows) for size in sizes]) for rows in (there, 30))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_facts, "_LARGEST_KEY", largest)
+        patch.setattr(attack_sensitivity, "_LARGEST_KEY", largest)
         combinations = Combinations(held, sizes)
         numbers = combinations.numbers(held)
         for column, number in zip(asked.T, combinations.numbers(asked), strict=True):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.assessments.membership_disclosure import gains_knowing_claims
-from deid_assets.methods.attacks import attack_sensitivity, known_facts
+from deid_assets.methods.attacks import attack_sensitivity
 from deid_assets.methods.attacks.attack_sensitivity import KNOWS
 from deid_assets.methods.canaries import checks, planting
 from deid_assets.methods.canaries.planting import Findings, certain_success, compare, plant_in_data, plant_in_records
@@ -293,10 +293,10 @@ class TestBrokenAttacks:
         assert checks.sensitivity_of_canaries(four, ["claim"], KEY, jointly=tables).share < 1
 
     def test_orders_read_backwards(self, monkeypatch):
-        honest = known_facts.PossibleOrders.facts
+        honest = attack_sensitivity.PossibleOrders.facts
 
         def backwards(self, pairs):
             return honest(self, replace(pairs, first=pairs.then, then=pairs.first))
 
-        monkeypatch.setattr(known_facts.PossibleOrders, "facts", backwards)
+        monkeypatch.setattr(attack_sensitivity.PossibleOrders, "facts", backwards)
         assert checks.sensitivity_of_canaries(many(), ["order"], KEY).share < 1

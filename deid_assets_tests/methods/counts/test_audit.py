@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy import optimize, sparse
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.audit import CellKnowledge, SmallCounts, audit_tables
-from deid_assets.methods.counts.inference import ranges
+from deid_assets.methods.counts.audit import CellKnowledge, SmallCounts, audit_tables, ranges
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
 from deid_assets_tests import examples

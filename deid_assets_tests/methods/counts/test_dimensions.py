@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import CountsError
+from deid_assets.methods.counts.audit import ranges
 from deid_assets.methods.counts.dimensions import (
     CrossTable,
     Dimension,
@@ -18,7 +19,6 @@ from deid_assets.methods.counts.dimensions import (
     unstated_totals,
     whole_groups,
 )
-from deid_assets.methods.counts.inference import ranges
 from deid_assets.methods.counts.tables import CountTables, sum_matrix
 from deid_assets_tests import examples
 

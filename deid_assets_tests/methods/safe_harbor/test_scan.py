@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from deid_assets.methods.safe_harbor.scan import KINDS, LikelyIdentifiers, scan
+from deid_assets.methods.safe_harbor.findings import KINDS, LikelyIdentifiers, scan
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.public_data import public_data
