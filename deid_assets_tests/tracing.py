@@ -28,7 +28,7 @@ def traced_or_not(place: str) -> Iterator[None]:
     Parameters
     ----------
     place
-        As pytest names it, such as `deid_assets_tests/release/test_gate.py::test_it`.
+        As pytest names it, such as `deid_assets_tests/release/test_judgement.py::test_it`.
     """
     tracer = Coverage.current()
     if tracer is None or place.startswith(TRACED):

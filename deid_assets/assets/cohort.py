@@ -26,7 +26,7 @@ from deid_assets.release.manifest.optimality import stated_levels_certificate
 from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
 from deid_assets.release.same_delivery import other_cohort_refusals
 from deid_assets.release.staged_files import people_refusals, people_to_release
-from deid_assets.reports.one_table_reports import cohort_report
+from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED, read_cohort_delivery
 from deid_assets.store.tables import Table, write_table
 

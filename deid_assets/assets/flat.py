@@ -37,7 +37,7 @@ from deid_assets.release.manifest.optimality import flat_certificate
 from deid_assets.release.public_cells import shape
 from deid_assets.release.published_tables import RECORDS as RECORDS_FILE
 from deid_assets.release.registry.noise_charges import NoisyPublication
-from deid_assets.reports.one_table_reports import flat_report
+from deid_assets.reports.flat_report import flat_report
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, FlatLayout, Persons, read_flat_delivery
 from deid_assets.store.tables import Table

@@ -15,6 +15,8 @@ from deid_assets.store.tables import connect
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 from deid_assets_tests.policy.cohort_values import cohort_values
 
+pytestmark = pytest.mark.matrix
+
 TYPES = {"string": "VARCHAR", "int64": "BIGINT", "date": "DATE"}
 TABLES = ("cohort_people", "population_cells", "release_people")
 DATE = {"column": "admitted", "first": "2008-01-01", "last": "2008-12-31", "dated": 0.1}
@@ -45,7 +47,6 @@ def found(store: SmallStore, **changes) -> Findings:
 READ = ("release_people", "cohort_people", "population_cells")
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("changes", "attributes"),
     [
@@ -63,13 +64,11 @@ def test_a_person_in_a_class_of_one_or_two_is_found_by_each_attribute_that_is_to
     assert found(store, **changes) == Findings(4 * 2 * attributes, 4 * 2 * attributes)
 
 
-@pytest.mark.matrix
 def test_without_a_comparison_the_largest_risk_is_found(store):
     assert found(store, risk={"no_riskier_than": None, "largest_at_most": 0.1}) == Findings(16, 16)
 
 
 class TestBrokenMeasures:
-    @pytest.mark.matrix
     def test_classes_that_ignore_an_attribute(self, store, monkeypatch):
         def blind(policy, cells, shown):
             return np.where(np.arange(cells.codes.shape[1]) == 3, 0, cells.codes)
@@ -77,13 +76,11 @@ class TestBrokenMeasures:
         monkeypatch.setattr(cohort_demographics, "codes_of_labels", blind)
         assert found(store).share < 1
 
-    @pytest.mark.matrix
     def test_risks_that_are_always_none(self, store, monkeypatch):
         nothing = Risks(*[np.zeros((1, 2))] * 4)
         monkeypatch.setattr(cohort_risk, "bounded_risks", lambda *args: nothing)
         assert found(store).share < 1
 
-    @pytest.mark.matrix
     def test_a_reference_that_is_far_too_risky(self, store, monkeypatch):
         monkeypatch.setattr(cohort_risk, "risks_at", lambda classes, measures, groups: np.full((len(measures), groups), 1e9))
         assert found(store).share < 1

@@ -94,10 +94,10 @@ class TestFile:
         assert "title" in document(cohort, "--policy", tmp_path / "policy.yaml")["reasons"][0]
 
 
+@pytest.mark.matrix
 class TestOldAges:
     """WI: 11/20 + 1/60 under Safe Harbor; 11/100 + 1/2, + 1/10 and + 1/20 by 1, 5 and 10 years from 90 on."""
 
-    @pytest.mark.matrix
     def test_are_offered_with_verdicts_and_with_what_is_discovered(self, write, document, run):
         words = write()
         found = document(*words, "--discover")
@@ -109,7 +109,6 @@ class TestOldAges:
         assert {row["policy"] for row in found["alternatives"]} & {policy for policy, _ in offered}
         assert "Ages from 90 on" in run(*words)[1]
 
-    @pytest.mark.matrix
     def test_of_the_file_decide(self, write, document):
         """GenEth is riskier as it is, and possible with 90+ where it must be."""
         old = {"by": "state", "levels": ["1 year", "1 year, 90+"]}

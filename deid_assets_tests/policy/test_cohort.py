@@ -6,7 +6,7 @@ from deid_assets.command_line.plan import planned_assets
 from deid_assets.errors import PolicyError
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from
-from deid_assets.reports.one_table_reports import caveats_of
+from deid_assets.reports.cohort_report import caveats_of
 from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.cohort_values import cohort_values
 

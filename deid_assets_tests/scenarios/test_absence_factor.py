@@ -11,6 +11,8 @@ from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 REMOVAL = {name: value for name, value in SMALL["removal"].items() if name != "absence_posterior_at_most"}
 
 
@@ -48,7 +50,6 @@ def counted(pipeline: Pipeline, delivery: str) -> float:
     return float((found["eligible"] / (found["eligible"] - found["released"])).max())
 
 
-@pytest.mark.matrix
 def test_the_factor_of_a_release_is_that_of_a_query_of_its_own(tmp_path):
     with pipeline_in(tmp_path / "deid") as pipeline:
         write_policy(pipeline.home.policies, limited(1.9, keyed_by="delivery"))
@@ -58,7 +59,6 @@ def test_the_factor_of_a_release_is_that_of_a_query_of_its_own(tmp_path):
         assert measured(pipeline, KEY)["absence_factor"] == pytest.approx(counted(pipeline, KEY)) and counted(pipeline, KEY) > 1
 
 
-@pytest.mark.matrix
 def test_a_plan_says_before_any_search_that_too_many_are_released(tmp_path):
     write_policy(tmp_path, limited(1.1, members=1_500))
     asked = ("--policy", tmp_path / "small.yaml", "--members", 3_000, "--release", 1_500)

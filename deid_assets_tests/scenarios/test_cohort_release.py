@@ -360,8 +360,8 @@ def test_unusable_rows_within_the_limit_are_quarantined_and_counted(released):
     assert released.table(KEY, "cohort_people").count() == len(people())
 
 
+@pytest.mark.matrix
 class TestAttributes:
-    @pytest.mark.matrix
     def test_identifiers_refuse_even_if_the_column_was_reviewed_and_so_does_a_copy_of_withheld_ages(self, tmp_path):
         mails = [f"somebody{number}@example.org" for number in range(len(people()))]
         cohort = [p | {"extra": mail, "copied": f"age group {p['age'] % 60}"} for p, mail in zip(people(), mails, strict=True)]
@@ -373,7 +373,6 @@ class TestAttributes:
         refused(summary, "column Copied: ")
         assert "somebody" not in " ".join(summary.reasons)
 
-    @pytest.mark.matrix
     @pytest.mark.parametrize("approval", [None, {"by": ["Team Privacy"]}, {"by": ["Anna Muster"]}])
     def test_what_looks_like_an_identifier_needs_a_second_person(self, tmp_path, approval):
         names = [f"Person{chr(65 + number % 26)} Family{chr(65 + number // 26)}" for number in range(len(people()))]

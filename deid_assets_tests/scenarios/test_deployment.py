@@ -34,6 +34,8 @@ from deid_assets_tests.scenarios.conftest import MEMBERS, SECRET
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people
 
+pytestmark = pytest.mark.matrix
+
 FILES = Path(deid_assets.__file__).parent / "docs" / "deployment"
 COMPOSE = yaml.safe_load((FILES / "compose.yaml").read_text())
 RUN_SECONDS = 900
@@ -170,7 +172,6 @@ RELEASE = """query($key: AssetKeyInput!) { assetOrError(assetKey: $key) { ... on
 
 @needs_postgres
 @needs_two_users
-@pytest.mark.matrix
 def test_a_delivery_that_arrives_is_released_by_daemon_and_code_location_and_shown_by_a_webserver_without_the_store(deployment):
     here = deployment
     seen = subprocess.run([*WITHOUT_PRIVILEGES, "ls", here.root / "restricted"], capture_output=True, text=True, check=False)
@@ -225,7 +226,6 @@ def test_a_delivery_that_arrives_is_released_by_daemon_and_code_location_and_sho
 
 
 @needs_postgres
-@pytest.mark.matrix
 def test_a_delivery_by_url_is_released_elsewhere_copied_audited_and_reproduced_on_postgresql(tmp_path, postgres, monkeypatch):
     """`deid run` with every setting; `deid reproduce` must not touch the database, the releases or the copies."""
     home, published, copies = tmp_path / "deid", tmp_path / "published", tmp_path / "copies"

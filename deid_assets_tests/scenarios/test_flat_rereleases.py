@@ -20,6 +20,8 @@ from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, QUASI_IDENTIFIERS, WITH_PERSONS, people, write_people
 from deid_assets_tests.stages import FLAT_STAGES
 
+pytestmark = pytest.mark.matrix
+
 FIRST, SECOND = "flat_table/0001", "flat_table/0002"
 SHIFTED = {
     "kind": "codes",
@@ -95,7 +97,6 @@ def pipeline(first_released, tmp_path) -> Iterator[Pipeline]:
         yield pipeline
 
 
-@pytest.mark.matrix
 def test_other_levels_for_the_same_people_are_refused(pipeline):
     rows = numbered(people())
     assert shown_of(pipeline, FIRST) and linked_numbers(pipeline, FIRST)["earlier_record_releases"] == 0
@@ -105,7 +106,6 @@ def test_other_levels_for_the_same_people_are_refused(pipeline):
     assert "measured 1, threshold 0; show the columns and levels of the earlier release" in told and "pinned" in told
 
 
-@pytest.mark.matrix
 def test_the_same_levels_are_linked_and_who_moved_alone_is_left_out(pipeline):
     rows = numbered(people())
     later = [["town 0", *row[1:]] if number % 100 == 7 else row for number, row in enumerate(rows)]
@@ -122,7 +122,6 @@ def test_the_same_levels_are_linked_and_who_moved_alone_is_left_out(pipeline):
     assert again.exit_code == PUBLISHED and pipeline.releases == [FIRST, SECOND], "the same inputs are released once"
 
 
-@pytest.mark.matrix
 def test_new_people_who_would_stand_out_are_left_out(pipeline):
     rows = numbered(people())
     joined = numbered(people(3, seed=5), first=1000)
@@ -130,7 +129,6 @@ def test_new_people_who_would_stand_out_are_left_out(pipeline):
     assert released(pipeline, SECOND) == released(pipeline, FIRST), "fewer than four joined each class"
 
 
-@pytest.mark.matrix
 def test_a_new_person_with_a_rare_pair_of_common_records_is_left_out(fresh):
     """Otherwise the difference of both tables would be exactly this person's records."""
     source = {"kind": "flat", "file": "people.csv", "person": "secret", "records_per_person": 2}
@@ -141,7 +139,6 @@ def test_a_new_person_with_a_rare_pair_of_common_records_is_left_out(fresh):
     assert released(fresh, SECOND) == released(fresh, FIRST)
 
 
-@pytest.mark.matrix
 def test_who_alone_has_another_value_is_left_out_though_the_column_was_renamed(pipeline):
     """Otherwise both tables would differ in this person's row only."""
     renamed = policy(attributes=[{"column": "drinks", "release_as": "Drinks"}])
@@ -159,7 +156,6 @@ def test_who_alone_has_another_value_is_left_out_though_the_column_was_renamed(p
     assert not shown_of(pipeline, SECOND)[tags[drinker]][1]
 
 
-@pytest.mark.matrix
 def test_too_many_who_left_refuse(fresh):
     rows = numbered(people())
     values = policy(risk={"k": 20, "max_suppressed": 0.05})
@@ -169,7 +165,6 @@ def test_too_many_who_left_refuse(fresh):
     assert summary.exit_code == REFUSED and told.startswith("missed_people_within_threshold: measured 1") and "left" in told
 
 
-@pytest.mark.matrix
 def test_where_nothing_identifies_people_a_second_release_needs_a_statement(fresh):
     """At any levels, also at the same: who joined and who left would be the difference of both tables."""
     pinned = policy(persons=False, releases={"generalization": "pinned"})
@@ -184,7 +179,6 @@ def test_where_nothing_identifies_people_a_second_release_needs_a_statement(fres
     assert linked_numbers(fresh, SECOND)["releases_stated_to_be_of_other_people"] == 1
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("persons", [True, False])
 def test_a_statement_is_refused_if_what_was_delivered_recurs(fresh, persons):
     """Published rows are too coarse to recur alone; delivered ones are not."""
@@ -196,7 +190,6 @@ def test_a_statement_is_refused_if_what_was_delivered_recurs(fresh, persons):
     assert run(fresh, stated, "others", numbered(people(seed=9), first=9_000)).exit_code == PUBLISHED
 
 
-@pytest.mark.matrix
 def test_nobody_gets_round_a_refusal_without_the_person_or_with_other_identifiers(pipeline):
     rows = numbered(people())
     respelled = [[*row[:4], row[4].upper()] for row in rows]
@@ -210,7 +203,6 @@ def test_nobody_gets_round_a_refusal_without_the_person_or_with_other_identifier
     assert pipeline.releases == [FIRST]
 
 
-@pytest.mark.matrix
 def test_kept_rows_that_were_changed_are_an_error(pipeline):
     rows = numbered(people())
     kept(pipeline, FIRST).write_bytes(b"changed")
@@ -219,7 +211,6 @@ def test_kept_rows_that_were_changed_are_an_error(pipeline):
     assert pipeline.releases == [FIRST]
 
 
-@pytest.mark.matrix
 def test_evidence_that_knows_an_earlier_release_less_refuses(fresh):
     rows = numbered(people())
     write_policy(fresh.home.policies, policy())
@@ -231,7 +222,6 @@ def test_evidence_that_knows_an_earlier_release_less_refuses(fresh):
     assert summary.exit_code == ERROR and "measured beside other earlier releases" in " ".join(summary.reasons)
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("loss", ["entropy", "discernibility"])
 def test_pinned_levels_are_used_again_though_others_would_lose_less(fresh, loss):
     """Ten times as many people would pass at finer levels."""
@@ -252,7 +242,6 @@ def test_pinned_levels_are_used_again_though_others_would_lose_less(fresh, loss)
     assert few.exit_code == REFUSED and "the generalization is pinned" in " ".join(few.reasons)
 
 
-@pytest.mark.matrix
 def test_the_log_says_which_tables_of_its_own_delivery_a_release_was_made_from(fresh):
     """Also while another delivery is at work: Dagster by itself notes the newest table, whichever delivery it is of."""
     rows = numbered(people())

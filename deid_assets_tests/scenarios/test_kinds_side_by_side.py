@@ -13,6 +13,8 @@ from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, WITH_PERSONS, people, write_people
 
+pytestmark = pytest.mark.matrix
+
 CLAIMS, TABLE = "small/0001", "flat_table/0001"
 
 
@@ -38,7 +40,6 @@ def measured(pipeline: Pipeline) -> tuple[dict[str, float], dict]:
     return {one["name"]: one["value"] for one in found["measurements"]}, manifest
 
 
-@pytest.mark.matrix
 def test_a_table_of_the_members_is_linked_with_their_claims(beside_claims, tmp_path):
     """The demographics of both, put together, single too many people out whom neither does."""
     pipeline, ids = beside_claims
@@ -50,7 +51,6 @@ def test_a_table_of_the_members_is_linked_with_their_claims(beside_claims, tmp_p
     assert told.startswith("linked_classes_within_threshold: measured 1, threshold 0")
 
 
-@pytest.mark.matrix
 def test_a_table_of_others_stands_beside_claims(beside_claims, tmp_path):
     pipeline, _ = beside_claims
     write_policy(pipeline.home.policies, WITH_PERSONS)
@@ -61,7 +61,6 @@ def test_a_table_of_others_stands_beside_claims(beside_claims, tmp_path):
     assert "may only mean that identifiers are spelled otherwise" in manifest["not_compared"][CLAIMS]
 
 
-@pytest.mark.matrix
 def test_where_nothing_identifies_people_it_is_said_first_that_they_were_not_compared(beside_claims, tmp_path):
     pipeline, ids = beside_claims
     write_policy(pipeline.home.policies, changed(FLAT))

@@ -16,6 +16,8 @@ from deid_assets_tests.scenarios.guest_project import job
 from deid_assets_tests.scenarios.pipeline import QUIET, Pipeline, pipeline_in
 from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, write_people
 
+pytestmark = pytest.mark.matrix
+
 TWO_AT_A_TIME = {
     "execution": {
         "config": {
@@ -54,7 +56,6 @@ def processes_of(pipeline: Pipeline, run_id: str) -> set[int]:
     return {entry.dagster_event.event_specific_data.metadata["pid"].value for entry in logs}
 
 
-@pytest.mark.matrix
 def test_steps_with_a_process_each_wait_for_each_other(pipeline):
     """The checks of two tables are ready at the same time."""
     with run_in_processes(pipeline, KEY, "records", "quarantined_records", "record_domains") as result:
@@ -70,7 +71,6 @@ def test_steps_with_a_process_each_wait_for_each_other(pipeline):
     lock.release()
 
 
-@pytest.mark.matrix
 def test_another_run_fails_at_once_while_one_is_between_two_steps(pipeline):
     under_way = pipeline.instance.create_run_for_job(job(), status=dg.DagsterRunStatus.STARTED)
     lock = StoreLock.of(pipeline.home, pipeline.policy, "others", under_way.run_id)
@@ -84,7 +84,6 @@ def test_another_run_fails_at_once_while_one_is_between_two_steps(pipeline):
     assert not pipeline.store_file("others").exists()
 
 
-@pytest.mark.matrix
 def test_a_release_is_made_and_published_with_a_process_for_each_step(pipeline):
     with run_in_processes(pipeline, "later") as result:
         summary = outcome_of(result.all_events)

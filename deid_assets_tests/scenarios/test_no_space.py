@@ -12,6 +12,8 @@ from deid_assets_tests.matrices import crashes
 from deid_assets_tests.processes import WAIT
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED
 
+pytestmark = pytest.mark.matrix
+
 PROGRAM = """
 import resource, sys
 from deid_assets.command_line.main import main
@@ -33,7 +35,6 @@ def run_with(limit: int, home: Path, *arguments: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("limit", [0, 30_000, 60_000, 120_000, 250_000, 700_000])
 def test_a_full_disk_ends_the_run_with_one_sentence(family, tmp_path, limit):
     home = Home(tmp_path / "deid").create()
@@ -47,7 +48,6 @@ def test_a_full_disk_ends_the_run_with_one_sentence(family, tmp_path, limit):
     assert not list(home.releases.glob("*/[0-9]*"))
 
 
-@pytest.mark.matrix
 def test_with_space_again_the_run_publishes(family, tmp_path):
     home = Home(tmp_path / "deid").create()
     (home.policies / "flat_table.yaml").write_text((Home(family.home).policies / "flat_table.yaml").read_text())

@@ -12,6 +12,8 @@ from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 WIDTH = 10
 POLICY = changed(
     SMALL,
@@ -65,7 +67,6 @@ def small_share(pipeline: Pipeline) -> float:
     return found["share"]
 
 
-@pytest.mark.matrix
 def test_released_numbers_of_claims_are_those_of_enough_members(prepared, tmp_path):
     with copy_of(prepared, tmp_path / "deid") as pipeline:
         summary = pipeline.run(KEY, ["release"])
@@ -81,7 +82,6 @@ def test_released_numbers_of_claims_are_those_of_enough_members(prepared, tmp_pa
         assert "and also the number of released claims" in report and "to within 50" in report
 
 
-@pytest.mark.matrix
 def test_the_gate_counts_the_files_whatever_the_assessment_found(prepared, tmp_path, monkeypatch):
     """Everybody alone in the gate's count; the evidence in the store still says that all is well."""
     alone = number_of_claims.with_bins
@@ -98,7 +98,6 @@ def test_the_gate_counts_the_files_whatever_the_assessment_found(prepared, tmp_p
         assert not list(pipeline.home.releases.glob("small/0*"))
 
 
-@pytest.mark.matrix
 def test_claims_that_were_not_cut_are_not_released(prepared, tmp_path, monkeypatch):
     """Without the cut no generalization holds, and the run says what would help."""
     monkeypatch.setattr(number_of_claims, "truncate_within_classes", lambda counts, *others: counts)

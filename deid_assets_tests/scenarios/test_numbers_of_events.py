@@ -14,6 +14,8 @@ from deid_assets_tests.scenarios.fills_delivery import FILLS, TABLE_OF_DRUGS, de
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 KEY, MEMBERS, WIDTH = "2012-04", 4_000, 1
 POLICY = changed(
     FILLS,
@@ -72,7 +74,6 @@ def small_share(pipeline: Pipeline) -> float:
     return found["share"]
 
 
-@pytest.mark.matrix
 def test_released_numbers_of_fills_are_those_of_enough_members(prepared, tmp_path):
     with copy_of(prepared, tmp_path / "deid", "fills") as pipeline:
         summary = pipeline.run(KEY, ["release"])
@@ -97,7 +98,6 @@ def test_released_numbers_of_fills_are_those_of_enough_members(prepared, tmp_pat
         )
 
 
-@pytest.mark.matrix
 def test_files_that_tell_more_than_the_bins_are_refused(tmp_path_factory, tmp_path, monkeypatch):
     """Planted: nothing is cut for the number, and the search does not look at it. The gate counts the files."""
     with pytest.MonkeyPatch.context() as planted:

@@ -22,6 +22,8 @@ from deid_assets_tests.scenarios.daemon import Daemon
 from deid_assets_tests.scenarios.operated import FIRST, SECOND, THIRD, Operated, complete, deliver_without_some
 from deid_assets_tests.scenarios.pipeline import Pipeline, change, copy_of, pipeline_in
 
+pytestmark = pytest.mark.matrix
+
 CHANGED = "the policy's recipients changed"
 
 
@@ -49,7 +51,6 @@ class TestWhatTheDaemonAsksFor:
             state_use(pipeline.home, "heritage_public", retired=True)
             yield pipeline
 
-    @pytest.mark.matrix
     def test_a_tick_of_the_sensor_queues_one_run_of_a_delivery_once_it_is_complete(self, home, tmp_path):
         inbox = tmp_path / "in"
         inbox.mkdir()
@@ -68,7 +69,6 @@ class TestWhatTheDaemonAsksFor:
         assert [status for status, _ in ticks] == ["SKIPPED", "SUCCESS", "SKIPPED"]
         assert "1 without _SUCCESS is not complete yet" in ticks[0][1]
 
-    @pytest.mark.matrix
     def test_a_delivery_whose_run_the_daemon_could_not_request_is_not_forgotten(self, home, tmp_path, monkeypatch):
         """Dagster has added the partition by then."""
         state_use(home.home, "small", deliveries=str(tmp_path))
@@ -85,7 +85,6 @@ class TestWhatTheDaemonAsksFor:
         daemon.sensors()
         assert len(runs_of(home.home, SECOND)) == 1
 
-    @pytest.mark.matrix
     def test_a_tick_of_the_schedule_queues_a_run_when_something_changed(self, home):
         state_use(home.home, "small", schedule="0 6 * * 1", fresh_days=35)
         daemon = Daemon(home.home, executes=False)
@@ -102,7 +101,6 @@ class TestWhatTheDaemonAsksFor:
         assert told == [unchanged, None, f"a run of small/{KEY} is at work"]
         assert len(daemon.ticks("freshness_small")) == 3
 
-    @pytest.mark.matrix
     def test_a_release_turns_overdue(self, home):
         state_use(home.home, "small", fresh_days=35)
         daemon, release = Daemon(home.home, executes=False), dg.AssetKey(["small", "release"])
@@ -110,7 +108,6 @@ class TestWhatTheDaemonAsksFor:
         assert [state.value for state in states] == ["PASS", "PASS", "FAIL"]
 
 
-@pytest.mark.matrix
 class TestThreeDeliveries:
     def test_the_first_was_released_by_the_sensor_once_it_was_complete(self, operated: Operated):
         first, second, *_ = operated.sensor_ticks
@@ -168,7 +165,6 @@ class TestThreeDeliveries:
             assert code == PUBLISHED and "Unchanged" in printed and "releases/small/0004" in unwrapped(printed), printed
 
 
-@pytest.mark.matrix
 class TestTheAuditOfTheSecond:
     @pytest.fixture(scope="class")
     def audited(self, operated: Operated) -> tuple[dict, str]:

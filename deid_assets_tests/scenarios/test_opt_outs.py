@@ -92,8 +92,8 @@ def refused(home: Home, run: tuple[int, str], *texts: str) -> str:
     return printed
 
 
+@pytest.mark.matrix
 class TestAShareThatMatchesNobody:
-    @pytest.mark.matrix
     def test_refuses_a_list_that_was_entered_before_the_first_delivery(self, home, kind):
         for person in ("x-1", "x-2", kind.known):
             assert opt_out(home, person)[0] == PUBLISHED
@@ -102,7 +102,6 @@ class TestAShareThatMatchesNobody:
         (report,) = home.store.rglob("*.refused.html")
         assert "2 of 3 identifiers on the home&#39;s list" in report.read_text() and "x-1" not in report.read_text()
 
-    @pytest.mark.matrix
     def test_counts_those_that_were_said_to_be_expected(self, released, kind):
         """Whoever enters them is told which policies refuse from now on."""
         code, printed = opt_out(released, "x-1")
@@ -118,7 +117,6 @@ class TestAShareThatMatchesNobody:
         code, printed = kind.run(released, 2)
         assert TOO_FEW not in printed and "1 of 2 identifiers on the home's list" in unwrapped(printed), printed
 
-    @pytest.mark.matrix
     def test_refuses_the_list_of_the_policy_in_the_same_way(self, home, kind):
         write_policy(home.policies, changed(kind.values, opt_outs={"members": ["x-1", "x-2", kind.known]}))
         said = refused(

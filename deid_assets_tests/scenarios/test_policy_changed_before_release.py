@@ -10,6 +10,8 @@ from deid_assets_tests.scenarios.pipeline import copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, write_people
 
+pytestmark = pytest.mark.matrix
+
 Q = FLAT["quasi_identifiers"]
 LIKES = {"kind": "fixed", "values": ["tea", "coffee"]}
 CHANGES = {
@@ -45,7 +47,6 @@ def prepared(tmp_path_factory) -> Path:
     return folder / "deid"
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("change", CHANGES)
 def test_columns_that_change_before_the_release_are_named(prepared, tmp_path, change):
     sections, sentence = CHANGES[change]
@@ -57,7 +58,6 @@ def test_columns_that_change_before_the_release_are_named(prepared, tmp_path, ch
         assert sentence in reason
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("removed", ["sex", "days_in_hospital_y2"])
 def test_members_columns_that_are_removed_before_the_release_are_named(published, tmp_path, removed):
     kept = [one for one in SMALL["quasi_identifiers"]["members"] if one["column"] != removed]

@@ -15,6 +15,8 @@ from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 from deid_assets_tests.stages import STAGES
 
+pytestmark = pytest.mark.matrix
+
 SAMPLED = (
     "members", "claims", "quarantined_rows", "delivered_codes", "code_book", "pseudonym_crosswalk", "removed_members",
     "eligible_claims", "eligible_members", "rule_needs", "released_sample",
@@ -25,7 +27,6 @@ def data_files(release: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((release / "data").iterdir())}
 
 
-@pytest.mark.matrix
 def test_two_runs_with_one_secret_are_byte_identical_and_the_same_inputs_are_released_once(published, pipeline):
     """One run by `deid run` in a process of its own, one asset by asset in another home; there the release, twice."""
     summary = pipeline.run(KEY, ["release"])
@@ -47,7 +48,6 @@ MEASURED = (*STAGES["generalization"], "longitudinal_risk")
 """Assets that measure draws, and those they are made with; the gate of `release` does too."""
 
 
-@pytest.mark.matrix
 @needs_dask
 def test_a_cluster_gives_the_same_tables(pipeline, monkeypatch):
     """The workers are threads of this process, so that nothing is compiled again; they have addresses like others."""
@@ -69,7 +69,6 @@ def test_a_cluster_gives_the_same_tables(pipeline, monkeypatch):
             pd.testing.assert_frame_equal(pipeline.table(KEY, name).frame(), frame, check_exact=True)
 
 
-@pytest.mark.matrix
 def test_parts_of_the_population_change_no_byte_of_data_and_evidence(published, tmp_path, monkeypatch):
     found = []
     for parts in ("1", "4"):
@@ -89,7 +88,6 @@ def test_parts_of_the_population_change_no_byte_of_data_and_evidence(published, 
         pd.testing.assert_frame_equal(tables_of_parts[name], frame, check_exact=True)
 
 
-@pytest.mark.matrix
 @needs_dask
 def test_a_cluster_that_is_not_there_stops_the_run(pipeline, monkeypatch):
     monkeypatch.setattr(executors, "CONNECT_SECONDS", 1.0)
@@ -99,7 +97,6 @@ def test_a_cluster_that_is_not_there_stops_the_run(pipeline, monkeypatch):
     assert "no Dask scheduler answers there within 1 s" in str(summary.reasons)
 
 
-@pytest.mark.matrix
 def test_another_secret_gives_other_pseudonyms_and_another_sample(published, tmp_path, monkeypatch):
     monkeypatch.setenv("DEID_SECRET", "another secret of the scenarios, as long as it takes")
     with pipeline_in(tmp_path / "deid") as other:

@@ -29,6 +29,8 @@ from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.stages import STAGES
 
+pytestmark = pytest.mark.matrix
+
 AGES = [
     {"name": "years", "width": 1},
     {"name": "20 years", "width": 20, "top": 80},
@@ -127,7 +129,6 @@ def attacked(pipeline: Pipeline) -> RunSummary:
     return pipeline.run(KEY, [*CHOICE, *STAGES["candidate"], "neighbor_attack"])
 
 
-@pytest.mark.matrix
 def test_a_refusal_by_chance_is_counted_and_what_is_not_coarser_is_not_tried_again(prepared, tmp_path, monkeypatch):
     """In the home that all scenarios share, where nothing is coarser; the matrix has a policy with coarser ones."""
     with copy_of(prepared, tmp_path / "deid") as pipeline:
@@ -152,7 +153,6 @@ def test_a_refusal_by_chance_is_counted_and_what_is_not_coarser_is_not_tried_aga
         assert refused_tries(pipeline) == [line] and pipeline.published_bytes() == before
 
 
-@pytest.mark.matrix
 def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_second_try(pipeline, monkeypatch):
     write_policy(pipeline.home.policies, STRICTER)
     before = pipeline.published_bytes()
@@ -214,7 +214,6 @@ def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_
     assert pipeline.registry.path.read_bytes() == after and evidence(pipeline).try_number == 2
 
 
-@pytest.mark.matrix
 def test_after_three_refused_tries_none_is_left_under_whatever_policy(pipeline, monkeypatch):
     before = pipeline.published_bytes()
     nodes = []
@@ -250,7 +249,6 @@ def test_after_three_refused_tries_none_is_left_under_whatever_policy(pipeline, 
     assert len(refused_tries(pipeline)) == 3 and pipeline.published_bytes() == before
 
 
-@pytest.mark.matrix
 def test_another_policy_with_one_member_more_gets_the_next_try_and_not_the_same_generalization(pipeline, monkeypatch):
     with monkeypatch.context() as patch:
         unlucky(patch)
@@ -265,7 +263,6 @@ def test_another_policy_with_one_member_more_gets_the_next_try_and_not_the_same_
     assert chosen(pipeline) == (2, 0) and evidence(pipeline).try_number == 2, summary
 
 
-@pytest.mark.matrix
 def test_a_refusal_for_more_than_chance_is_told_and_the_same_is_not_judged_again(pipeline, monkeypatch):
     with monkeypatch.context() as patch:
         unlucky(patch, value=0.301, high=0.31)
@@ -280,7 +277,6 @@ def test_a_refusal_for_more_than_chance_is_told_and_the_same_is_not_judged_again
     assert refused_tries(pipeline) == [line]
 
 
-@pytest.mark.matrix
 def test_what_was_refused_and_is_then_measured_with_more_luck_is_refused_by_the_gate(assessed, monkeypatch):
     """All assessments pass, and all of them judged the very rows: what speaks against it is the registry alone."""
     with monkeypatch.context() as patch:
@@ -295,7 +291,6 @@ def test_what_was_refused_and_is_then_measured_with_more_luck_is_refused_by_the_
     assert reason.endswith("(this may be chance; running again tries a coarser generalization, as try 2 of 3)")
 
 
-@pytest.mark.matrix
 def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(assessed, monkeypatch):
     """Another policy's run was refused after the assessments of this one.
 
@@ -312,7 +307,6 @@ def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(assessed, mon
     )
 
 
-@pytest.mark.matrix
 def test_what_another_run_had_refused_while_the_gate_was_judging_makes_it_another_try(assessed, monkeypatch):
     note, honest = another_refused(assessed, monkeypatch), publishing.publish
 
@@ -328,7 +322,6 @@ def test_what_another_run_had_refused_while_the_gate_was_judging_makes_it_anothe
     assert assessed.published_bytes() == before
 
 
-@pytest.mark.matrix
 def test_the_gates_own_draws_are_a_try_too(assessed, monkeypatch):
     honest = judgement.risk_measurements
 
@@ -344,7 +337,6 @@ def test_the_gates_own_draws_are_a_try_too(assessed, monkeypatch):
     assert [(line.number, line.by_chance) for line in refused_tries(assessed)] == [(1, True)]
 
 
-@pytest.mark.matrix
 def test_nothing_is_told_of_what_draws_measured_while_the_registry_cannot_be_written(pipeline, monkeypatch):
     (pipeline.home.releases / "registry.jsonl").mkdir(parents=True)
     unlucky(monkeypatch)

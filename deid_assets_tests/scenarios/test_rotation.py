@@ -18,6 +18,8 @@ from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_he
 from deid_assets_tests.scenarios.operated import complete
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 ROTATION = 0.1
 ROTATING = changed(SMALL, rotation=ROTATION)
 FIRST, SECOND, THIRD = "2026-01", "2026-02", "2026-03"
@@ -99,7 +101,6 @@ def years(first_year, tmp_path) -> Years:
     return Years(shutil.copytree(first_year, tmp_path / "years"))
 
 
-@pytest.mark.matrix
 def test_three_deliveries_are_published_and_nobody_who_disappeared_returns(years):
     for year, key in enumerate((SECOND, THIRD), 1):
         code, printed = years.release(key, year)
@@ -128,7 +129,6 @@ def test_three_deliveries_are_published_and_nobody_who_disappeared_returns(years
         assert not found["disappearance_posterior"]["gating"] and found["appearance_posterior"]["gating"]
 
 
-@pytest.mark.matrix
 def test_a_plan_says_what_rotation_gives_and_costs(everybody, tmp_path):
     deliver(everybody / "everybody", tmp_path / FIRST, 0, 90)
     plan = ("plan", "--policy", everybody / "small.yaml", "--delivery", tmp_path / FIRST)
@@ -142,7 +142,6 @@ def test_a_plan_says_what_rotation_gives_and_costs(everybody, tmp_path):
     assert 0.15 < now < 0.4 and then == pytest.approx(2 * now, abs=0.002)
 
 
-@pytest.mark.matrix
 def test_a_delivery_in_which_too_many_are_newly_removed_is_refused(years):
     # What absence discloses would refuse the delivery before, whatever is said of those who leave.
     write_policy(years.folder, changed(ROTATING, removal__absence_posterior_at_most=0.5))

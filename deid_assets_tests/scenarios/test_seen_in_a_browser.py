@@ -20,7 +20,7 @@ from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.operated import FIRST, SECOND, THIRD, Operated
 from deid_assets_tests.webserver import Ui, opened
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [pytest.mark.matrix, NEEDS_CHROMIUM]
 SIZES = {"desktop": DESKTOP, "phone": PHONE}
 
 
@@ -44,7 +44,6 @@ def seen(browser, screenshots, request) -> Iterator[Seen]:
         assert page.complaints == []
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("size", SIZES)
 def test_the_report_shows_its_verdict_first_fits_and_describes_its_figures(published, seen, size):
     seen.opens((published.release / "report.html").as_uri())
@@ -68,7 +67,6 @@ def ui(operated: Operated, tmp_path_factory) -> Iterator[Ui]:
         yield running
 
 
-@pytest.mark.matrix
 class TestTheUi:
     def test_the_catalog_shows_the_assets_of_the_policy_in_use_and_no_others(self, ui, seen):
         seen.opens(f"{ui.url}/assets")
@@ -136,7 +134,6 @@ class TestTheUi:
         seen.keeps("schedule")
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("size", SIZES)
 def test_the_audit_shows_that_the_release_is_in_order_and_the_refusal_before_it(operated: Operated, seen, size):
     code, _ = deid_here(operated.root, "audit", "small/0002")
@@ -150,7 +147,6 @@ def test_the_audit_shows_that_the_release_is_in_order_and_the_refusal_before_it(
     assert "release" in graph.get_attribute("alt")
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("size", SIZES)
 def test_the_report_of_a_refusal_shows_its_verdict_and_fits(operated: Operated, seen, size):
     seen.opens(operated.refused_report.as_uri())

@@ -14,6 +14,8 @@ from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, claim, member, write_tables
 
+pytestmark = pytest.mark.matrix
+
 MEMBERS = 120
 ALIKE = changed(TABLES, sample={"members": 40}, risk__gate={"draws": 5_000}, risk__search={"draws_at_most": 20_000})
 """Of 120 members who are all alike 40 are released: everybody hides among 120."""
@@ -32,7 +34,6 @@ def run_alike(root: Path, policy: dict[str, Any], stays: Sequence[str] = ("",)) 
         return pipeline.run("alike"), pipeline.releases
 
 
-@pytest.mark.matrix
 def test_releasing_every_member_is_refused_as_vacuous(tmp_path):
     """At alpha = 1 absence would prove a sensitive condition. A number of members becomes a fraction only here.
 
@@ -43,7 +44,6 @@ def test_releasing_every_member_is_refused_as_vacuous(tmp_path):
     assert "alpha = 1" in " ".join(summary.reasons)
 
 
-@pytest.mark.matrix
 def test_columns_left_out_stays_of_0_and_1_day_and_nobody_removed_are_no_obstacle(tmp_path):
     """Each is allowed, and each once ended a run with an error of the machinery.
 
@@ -66,7 +66,6 @@ def test_columns_left_out_stays_of_0_and_1_day_and_nobody_removed_are_no_obstacl
     assert not list(data.glob("DaysInHospital*"))
 
 
-@pytest.mark.matrix
 def test_a_delivery_of_which_nobody_is_eligible_is_an_error(tmp_path):
     """The header samples of DE-SynPUF hold a few rows of each file; no beneficiary has a claim among them.
 

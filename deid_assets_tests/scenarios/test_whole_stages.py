@@ -20,6 +20,8 @@ from deid_assets_tests.scenarios import conftest, test_cohort_release, test_flat
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
 
+pytestmark = pytest.mark.matrix
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -76,7 +78,6 @@ def refused(kind: Kind, pipeline: Pipeline, *because: str) -> RunSummary:
     return summary
 
 
-@pytest.mark.matrix
 def test_a_release_is_published_only_from_stages_of_checked_and_current_tables(home):
     """The attacks one after another: each is refused, and the next begins where the one before left off."""
     kind, pipeline = home
@@ -136,7 +137,6 @@ def metadata_of(pipeline: Pipeline, kind: Kind, table: str) -> dict[str, dg.Meta
     return events_of(pipeline, Keys(kind.policy).published(table))[0].asset_materialization.metadata
 
 
-@pytest.mark.matrix
 def test_a_failed_check_leaves_its_stage_and_the_release_unmade(home, monkeypatch):
     kind, pipeline = home
     stage = Keys(kind.policy).asset("candidate")

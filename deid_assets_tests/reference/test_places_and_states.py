@@ -1,10 +1,11 @@
-"""Codes of states."""
+"""Codes of states, and the eight place-of-service groups (methods#codes)."""
 
 import csv
 
 import pytest
 
 from deid_assets.reference.geography import STATE_CODES, state_codes, states
+from deid_assets.reference.groups import place_groups, place_names
 from deid_assets_tests.public_data import public_data
 
 
@@ -47,3 +48,37 @@ def test_ssa_codes_are_those_that_cms_lists():
     assert {code for code, name in listed.items() if name in set(ours.values())} <= set(ours)
     differing = {name for code, name in ours.items() if listed[code] != name}
     assert differing == {"Northern Mariana Islands"}, "CMS spells it in two other ways"
+
+
+@pytest.mark.parametrize(
+    ("group", "codes"),
+    [
+        ("Ambulance", ["24", "41", "42"]),
+        ("Home", ["12"]),
+        ("Inpatient Hospital", ["21"]),
+        ("Independent Lab", ["81"]),
+        ("Office", ["11"]),
+        ("Urgent Care", ["20", "23"]),
+        ("Other", ["13", "25", "31", "51", "56", "65", "71", "72", "99"]),
+    ],
+)
+def test_groups_of_the_appendix(group, codes):
+    assert set(place_groups(codes)["group"]) == {group}
+
+
+def test_outpatient_hospital_on_and_off_campus():
+    """CMS split code 22 in 2016; together the two mean what the appendix calls outpatient hospital."""
+    assert place_groups(["22", "19"])["group"].tolist() == ["Outpatient Hospital"] * 2
+
+
+def test_there_are_eight_groups():
+    assert place_groups(list(place_names()))["group"].nunique() == 8
+
+
+def test_every_place_that_cms_lists_has_a_group(cms_place_codes):
+    assert place_groups(cms_place_codes)["group"].notna().all()
+
+
+@pytest.mark.parametrize("code", ["", "1", "28", "00", "Office"])
+def test_other_texts_are_no_places(code):
+    assert place_groups([code])["group"].isna().all()

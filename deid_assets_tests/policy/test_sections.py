@@ -1,4 +1,7 @@
-"""The section of the sensitivity analysis: what it may hold, and gates on it that could not fail or not pass."""
+"""Single sections and keys: the sensitivity analysis, the order of generalizations, suppression, and approval.
+
+What each may hold, gates that could not fail or not pass, and policies without one, which are what they were before.
+"""
 
 import pytest
 
@@ -9,6 +12,8 @@ from deid_assets.policy.rules.validation import check_vacuous
 from deid_assets.policy.sections.sensitivity import OF_THE_ARTICLE
 from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import public_values, refusal
+from deid_assets_tests.scenarios.policies import SMALL, changed
+from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 GATE = {"at_most": 0.05}
 
@@ -81,3 +86,86 @@ def test_the_explanation_says_whether_it_gates():
     told = explain(policy_from(with_section(given_membership={"at_most": 0.3})))
     assert "in the worst plausible case (original, one claim jointly, one pair ordered; power 5, 10, 15)" in told
     assert "finds a target known to be in the release with probability at most 0.3" in told
+
+
+def test_a_policy_without_it_has_the_hash_that_it_had_before():
+    without = policy_from(SMALL)
+    assert without.section_hash("risk") == "77d3249c02d19b9d55a11208b2d573ef1769492645356d579088e1ba47a87d73"
+    assert policy_from(changed(SMALL, risk__nodes_by_gain=None)).hash == without.hash
+    assert "nodes_by_gain" not in without.public_content()["risk"] and "keep of the gain" not in explain(without)
+
+
+@pytest.mark.parametrize(("mode", "published"), [("report", "that of least loss"), ("choose", "that which keeps most")])
+def test_it_is_explained_and_counts(mode, published):
+    policy = policy_from(changed(SMALL, risk__nodes_by_gain=mode))
+    assert policy.hash != policy_from(SMALL).hash and policy.public_content()["risk"]["nodes_by_gain"] == mode
+    said = " ".join(explain(policy).split())
+    assert f"up to 12 generalizations that pass, compared by what they keep of the gain; {published} is published" in said
+
+
+def test_it_needs_a_model_with_which_the_chosen_one_is_measured_again():
+    with pytest.raises(PolicyError, match="nothing is predicted from the release") as caught:
+        policy_from(changed(SMALL, risk__nodes_by_gain="choose", utility={"model": None}))
+    assert "risk.nodes_by_gain" in str(caught.value)
+
+
+DETAIL = {"at_most": 0.1, "prefer": "detail"}
+
+
+def test_members_are_preferred_unless_a_policy_says_otherwise():
+    assert not policy_from(SMALL).prefers_detail
+    assert policy_from(changed(SMALL, risk__suppression=DETAIL)).prefers_detail
+
+
+@pytest.mark.parametrize(("prefer", "purpose"), [("members", "to reach this, up to"), ("detail", "keep more detail, up to")])
+def test_the_explanation_says_what_members_are_suppressed_for(prefer, purpose):
+    said = " ".join(explain(policy_from(changed(SMALL, risk__suppression=DETAIL | {"prefer": prefer}))).split())
+    assert f"{purpose} 10 % of the sampled members may be suppressed" in said
+
+
+@pytest.mark.parametrize(
+    ("values", "suppression", "reason"),
+    [
+        (SMALL, {"at_most": 0}, "no member may be suppressed"),
+        (SMALL, {"prefer": "both"}, "members.*detail"),
+    ],
+    ids=["nobody", "unknown"],
+)
+def test_a_preference_that_cannot_apply_is_an_error(values, suppression, reason):
+    with pytest.raises(PolicyError, match=reason) as caught:
+        policy_from(changed(values, risk__suppression=DETAIL | suppression))
+    assert "risk.suppression.prefer" in str(caught.value)
+
+
+@pytest.mark.parametrize("policy", [SMALL, FLAT])
+def test_a_policy_without_approval_has_the_hash_that_it_had_before(policy):
+    plain = policy_from(policy)
+    assert plain.approval is None
+    assert "approval" not in plain.content() and plain.content("approval") == {} and "approval" not in plain.public_content()
+
+
+@pytest.mark.parametrize("policy", [SMALL, FLAT])
+def test_it_is_part_of_the_public_text(policy):
+    section = {"by": ["Anna Muster"], "within_days": 3}
+    asked = policy_from(policy | {"approval": section})
+    assert asked.public_content()["approval"] == section and asked.hash != policy_from(policy).hash
+    assert "published once Anna Muster approves it, within 3 days" in " ".join(explain(asked).split())
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {},
+        {"by": []},
+        {"by": [""]},
+        {"by": [" Anna"]},
+        {"by": ["An\nna"]},
+        {"by": "Anna"},
+        {"by": ["Anna"], "within_days": 0},
+        {"by": ["Anna"], "within_days": 366},
+        {"by": ["Anna"], "required": True},
+    ],
+)
+def test_names_and_days_are_needed(section):
+    with pytest.raises(PolicyError, match="approval"):
+        policy_from(FLAT | {"approval": section})
