@@ -59,6 +59,14 @@ def store() -> Iterator[Any]:
         yield made
 
 
+@pytest.fixture
+def home(tmp_path) -> Any:
+    """A home in which nothing was done yet; imported here, because a module that is loaded for every test imports little."""
+    from deid_assets.store.home import Home
+
+    return Home(tmp_path / "deid").create()
+
+
 @pytest.fixture(scope="session")
 def postgres_of_session() -> Iterator[Server]:
     """A PostgreSQL server."""

@@ -33,10 +33,10 @@ from deid_assets.reference.geography import kept_prefixes
 from deid_assets.sources.cohort import CohortLayout
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets.sources.files import is_plain
+from deid_assets.sources.report import rows_by_column
 from deid_assets.sources.text_tables import read_text_table, text_columns
 from deid_assets.store import durable
 from deid_assets.store.tables import Table, connect, quoted
-from deid_assets.wording import how_many
 
 EXCESS, REFERENCE_RISK = "risk_above_safe_harbor", "risk_of_safe_harbor"
 LARGEST_RISK, CROWDED = "largest_record_risk", "crowded_share"
@@ -384,7 +384,7 @@ def require_readable(policy: CohortPolicy, people: Table) -> None:
     broken = unreadable(people, [one.release_as for one in policy.attributes if one.role == "date"])
     if broken:
         named = {one.release_as: one.column for one in policy.attributes}
-        listed = "; ".join(f"column {named[name]}: {how_many(rows, 'row')}" for name, rows in broken.items())
+        listed = rows_by_column({named[name]: rows for name, rows in broken.items()})
         raise DeliveryError(f"cohort: the year of a date cannot be read ({listed}): correct these dates, or leave them empty")
 
 

@@ -38,6 +38,7 @@ import scipy
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.reference.geography import state_codes
 from deid_assets.sources.files import SourceTable
+from deid_assets.sources.report import rows_by_column
 from deid_assets.sources.text_tables import read_text_table
 from deid_assets.wording import how_many
 
@@ -446,8 +447,7 @@ def read_race_bands(path: Path, year: int) -> CensusTable:
     )
     unknown = {name: int(rows[name].isna().sum()) for name in ("sex", "race")}
     if any(unknown.values()):
-        said = "; ".join(f"column {name}: {how_many(number, 'row')}" for name, number in unknown.items() if number)
-        raise DeliveryError(f"census: {path.name}: unknown values ({said})")
+        raise DeliveryError(f"census: {path.name}: unknown values ({rows_by_column(unknown)})")
     bands = list(range(0, FIRST_OPEN + 1, 5))
     for origin in ("hispanic", "non_hispanic"):
         of_origin = rows[rows["origin"] == origin].assign(cell=rows["sex"] + rows["race"])
@@ -466,8 +466,7 @@ def _numbers(text: pd.DataFrame, names: Sequence[str], columns: dict[str, str], 
     numbers = text.assign(**{name: pd.to_numeric(text[name], errors="coerce") for name in names})
     bad = {columns[name]: int((~(numbers[name] >= 0) | (numbers[name] % 1 != 0)).sum()) for name in names}
     if any(bad.values()):
-        said = "; ".join(f"column {name}: {how_many(number, 'row')}" for name, number in bad.items() if number)
-        raise DeliveryError(f"census: {file}: values that are not whole numbers of at least 0 ({said})")
+        raise DeliveryError(f"census: {file}: values that are not whole numbers of at least 0 ({rows_by_column(bad)})")
     return numbers.astype(dict.fromkeys(names, "int64"))
 
 
@@ -635,10 +634,9 @@ def _tidy_table(path: Path, with_races: bool, places: Collection[str]) -> Census
     rules |= {name: read[name].isna() for name in [*places, *(["race"] if with_races else [])]}
     wrong = {name: int(broken.sum()) for name, broken in rules.items()}
     if any(wrong.values()):
-        said = "; ".join(f"column {name}: {how_many(rows, 'row')}" for name, rows in wrong.items() if rows)
         raise DeliveryError(
-            f"population table: {path.name}: values that are missing or cannot be read ({said}): states are postal codes, "
-            "sexes M and F, ages and people whole numbers"
+            f"population table: {path.name}: values that are missing or cannot be read ({rows_by_column(wrong)}): states are "
+            "postal codes, sexes M and F, ages and people whole numbers"
         )
     people = read.assign(**{name: column.astype("int64") for name, column in numbers.items()})
     if "zip" in people:

@@ -23,7 +23,7 @@ from deid_assets.sources.census import CensusTable, PopulationFiles, read_popula
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.files import SourceTable
 from deid_assets.sources.flat import OPTED_OUT
-from deid_assets.sources.report import Metadata
+from deid_assets.sources.report import Metadata, RowsReport, too_many_unusable
 from deid_assets.sources.text_tables import read_text_table
 from deid_assets.wording import how_many
 
@@ -145,23 +145,12 @@ class CohortLayout:
         return {name: column for name, column in named.items() if column is not None}
 
 
-@dataclass(frozen=True)
-class CohortReport:
-    """Counts of one reading: rows of the file, rows used, and unusable rows by column and rule; never a value."""
-
-    file: str
-    rows_read: int
-    rows_used: int
-    unusable: Mapping[tuple[str, str], int]
+class CohortReport(RowsReport):
+    """Counts of one reading of a cohort."""
 
     def metadata(self) -> Metadata:
         """For the event log."""
-        return {
-            "cohort": self.file,
-            "rows_read": self.rows_read,
-            "rows_used": self.rows_used,
-            "rows_unusable": [{"column": column, "rule": rule, "rows": rows} for (column, rule), rows in self.unusable.items()],
-        }
+        return {"cohort": self.file, **super().metadata()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,10 +233,7 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, opted_out: Opted
     for at, name in enumerate(layout.texts):
         people[name] = text[f"text_{at}"]
     if broken.share(len(text)) > layout.unusable_at_most:
-        listed = "; ".join(
-            f"column {column}: {how_many(rows, 'row')}: {rule}" for (column, rule), rows in broken.counts.items()
-        )
-        raise DeliveryError(f"cohort: {path.name}: more than {layout.unusable_at_most:.2%} of the rows are unusable: {listed}")
+        raise DeliveryError(f"cohort: {path.name}: {too_many_unusable(broken.counts, layout.unusable_at_most)}")
     used = people[~broken.rows(text.index)].reset_index(drop=True).astype({"record": "int64", "age": "int64"})
     if used.empty:
         raise DeliveryError(f"cohort: {path.name}: no row is usable")

@@ -16,10 +16,9 @@ import pandas as pd
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.files import IntakeState, SourceTable, count_rows, naming_damaged_files, replacing, staged
 from deid_assets.sources.received import delivered_files
-from deid_assets.sources.report import Metadata
+from deid_assets.sources.report import Metadata, RowsReport, too_many_unusable
 from deid_assets.sources.text_tables import stage_file
 from deid_assets.store.tables import Table, quoted
-from deid_assets.wording import how_many
 
 Labels = Callable[[list[str]], pd.DataFrame]
 """Maps distinct values, as text, to value | label | rule; a rule says why there is no label."""
@@ -64,28 +63,21 @@ class TableLayout:
 
 
 @dataclass(frozen=True)
-class PopulationReport:
-    """Counts of rows in the table, rows selected by the policy and rows used, with the reasons why others were not.
+class PopulationReport(RowsReport):
+    """Counts of one reading, with the rows that the policy selects, and of them those that are too coarse.
 
-    `unusable` are rows that break a rule, and `coarser` rows whose values are wider than the classes of the release, by
-    column.
+    `coarser` are rows whose values are wider than the classes of the release, by column.
     """
 
-    file: str
-    rows_read: int
     rows_chosen: int
-    rows_used: int
-    unusable: Mapping[tuple[str, str], int]
     coarser: Mapping[str, int]
 
     def metadata(self) -> Metadata:
-        """For the event log: counts of rows by column and rule, never a value."""
+        """For the event log."""
         return {
             "population_table": self.file,
-            "rows_read": self.rows_read,
+            **super().metadata(),
             "rows_chosen": self.rows_chosen,
-            "rows_used": self.rows_used,
-            "rows_unusable": [{"column": column, "rule": rule, "rows": rows} for (column, rule), rows in self.unusable.items()],
             "rows_coarser_than_the_release": [{"column": column, "rows": rows} for column, rows in self.coarser.items()],
         }
 
@@ -172,10 +164,9 @@ def _take_in(
         + connection.execute("SELECT count(DISTINCT row_key) FROM unusable WHERE rule <> ?", [TOO_WIDE]).fetchall()[0][0]
     )
     if wrong > layout.unusable_at_most * (chosen + rejected):
-        listed = "; ".join(f"column {column}: {how_many(rows, 'row')}: {rule}" for (column, rule), rows in broken.items())
-        raise DeliveryError(f"{name}: more than {layout.unusable_at_most:.2%} of the rows are unusable: {listed}")
+        raise DeliveryError(f"{name}: {too_many_unusable(broken, layout.unusable_at_most)}")
     used = _write(connection, target, layout)
-    return PopulationReport(name, read, chosen, used, broken, coarser)
+    return PopulationReport(name, read, used, broken, chosen, coarser)
 
 
 def _stage(staging: IntakeState, path: Path, layout: TableLayout) -> tuple[list[str], list[list[str]]]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from deid_assets.wording import how_many
+
 Metadata: TypeAlias = dict[str, Any]
 """Numbers, texts, and plain lists and dicts of them: whatever the event log takes."""
 
@@ -31,6 +33,35 @@ class RuleCount:
         column = f"column {self.column}: " if self.column else ""
         lines = f"{self.rows:,} {'line' if self.rows == 1 else 'lines'}"
         return f"{self.file}: {column}{lines}: {self.rule}{f' ({self.expected})' if self.expected else ''}"
+
+
+@dataclass(frozen=True)
+class RowsReport:
+    """Counts of one reading: rows of the file, rows used, and unusable rows by column and rule; never a value."""
+
+    file: str
+    rows_read: int
+    rows_used: int
+    unusable: Mapping[tuple[str, str], int]
+
+    def metadata(self) -> Metadata:
+        """For the event log."""
+        return {
+            "rows_read": self.rows_read,
+            "rows_used": self.rows_used,
+            "rows_unusable": [{"column": column, "rule": rule, "rows": rows} for (column, rule), rows in self.unusable.items()],
+        }
+
+
+def too_many_unusable(unusable: Mapping[tuple[str, str], int], at_most: float) -> str:
+    """Say that more than a share of the rows is unusable, and how many by column and rule."""
+    listed = "; ".join(f"column {column}: {how_many(rows, 'row')}: {rule}" for (column, rule), rows in unusable.items())
+    return f"more than {at_most:.2%} of the rows are unusable: {listed}"
+
+
+def rows_by_column(counts: Mapping[str, int]) -> str:
+    """Say in how many rows something is wrong, by column; empty if in none."""
+    return "; ".join(f"column {column}: {how_many(rows, 'row')}" for column, rows in counts.items() if rows)
 
 
 @dataclass(frozen=True)

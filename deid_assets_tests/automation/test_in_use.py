@@ -10,11 +10,6 @@ from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 
-@pytest.fixture
-def home(tmp_path) -> Home:
-    return Home(tmp_path / "deid").create()
-
-
 def test_a_new_home_uses_the_default_policy_only(home):
     assert set(policies_in_use(home)) == {DEFAULT_POLICY}
     assert len(policies_in(home.policies)) > 1, "others ship"

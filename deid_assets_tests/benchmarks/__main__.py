@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets_tests.benchmarks import against, broad, page, profile, sizes
-from deid_assets_tests.benchmarks.timing import machine
+from deid_assets_tests.benchmarks.timing import head, machine, row
 from deid_assets_tests.stages import STAGES
 
 OUTCOMES = {0: "published", 2: "refused", 1: "error"}
@@ -114,22 +114,18 @@ def populations_table(policy: str, sizes: list[int]) -> None:
         released = members // 10
         reached = reach(policy, members, released)
         if number == 0:
-            gates = " | ".join(f"{gate} (limit {limit})" for gate, _, _, limit, _ in reached)
-            print(f"| policy | members | released | {gates} | `deid plan` | `deid run` |\n|{'---|' * (5 + len(reached))}")
+            gates = (f"{gate} (limit {limit})" for gate, _, _, limit, _ in reached)
+            head("policy", "members", "released", *gates, "`deid plan`", "`deid run`")
         ruled_out = [f"{verdict}: {gate}" for gate, *_, verdict in reached if verdict != "not ruled out"]
         asked = ("--policy", policy, "--members", str(members), "--release", str(released))
         outcome = "" if ruled_out else run(*asked).outcome
-        measured = " | ".join(found for _, found, *_ in reached)
-        planned = "; ".join(ruled_out) or "not ruled out"
-        print(f"| {policy} | {members:,} | {released:,} | {measured} | {planned} | {outcome} |", flush=True)
+        measured = (found for _, found, *_ in reached)
+        row(policy, f"{members:,}", f"{released:,}", *measured, "; ".join(ruled_out) or "not ruled out", outcome)
 
 
 def synthetic_table(large: bool) -> None:
     """Time and memory of the default run, and of a large one."""
-    print(
-        "| command | claims | outcome | time | of it search | of it attacks | peak memory |\n|---|---|---|---|---|---|---|",
-        flush=True,
-    )
+    head("command", "claims", "outcome", "time", "of it search", "of it attacks", "peak memory")
     sizes = [[], ["--members", "1130000", "--release", "113000"]]
     for arguments in sizes[: 2 if large else 1]:
         made = run(*arguments)
@@ -138,11 +134,8 @@ def synthetic_table(large: bool) -> None:
             sum(made.seconds_of.get(asset, 0.0) for stage in stages for asset in STAGES[stage])
             for stages in (["generalization"], ["assessment"])
         )
-        print(
-            f"| `{command}` | {made.rows.get('claims', '')} | {made.outcome} | {made.seconds:.0f} s | {search:.0f} s"
-            f" | {attacks:.0f} s | {made.peak_gb:.1f} GB |",
-            flush=True,
-        )
+        times = (f"{seconds:.0f} s" for seconds in (made.seconds, search, attacks))
+        row(f"`{command}`", made.rows.get("claims", ""), made.outcome, *times, f"{made.peak_gb:.1f} GB")
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from deid_assets.methods.inference.gain import (
     predictions,
     resampled,
 )
-from deid_assets_tests.benchmarks.timing import machine
+from deid_assets_tests.benchmarks.timing import head, machine, row
 
 CODES, FIELDS, LEVELS = 12, 6, 8
 LABELS = 200
@@ -74,14 +74,12 @@ def gains(members: int, told: float, model: str, seed: int) -> list[AccuracyGain
 
 def found_table(runs: int, members: int, boosted: int) -> None:
     """How often a gain is shown to be above zero, by the share of members whom a field tells, and the gain itself."""
-    print("| model | told | runs | mean gain | shown at .95 | at .99 | as one of 45 groups (.995) |")
-    print("|---|---|---|---|---|---|---|")
+    head("model", "told", "runs", "mean gain", "shown at .95", "at .99", "as one of 45 groups (.995)")
     for model, number in (("naive_bayes", runs), ("gradient_boosting", boosted)):
         for told in (0.0, 0.02, 0.05, 0.1):
             each = [gains(members, told, model, seed) for seed in range(number)]
-            shown = " | ".join(f"{np.mean([of[place].low > 0 for of in each]):.3f}" for place in range(3))
-            mean = np.mean([of[0].gain for of in each])
-            print(f"| {model.replace('_', ' ')} | {told:g} | {number} | {mean:.4f} | {shown} |", flush=True)
+            shown = (f"{np.mean([of[place].low > 0 for of in each]):.3f}" for place in range(3))
+            row(model.replace("_", " "), f"{told:g}", number, f"{np.mean([of[0].gain for of in each]):.4f}", *shown)
 
 
 def time_table() -> None:
@@ -94,12 +92,13 @@ def time_table() -> None:
     fields = {f"f{number}": rng.integers(0, size, claims) for number, size in enumerate([10] * 12 + [160] * 4 + [2_000] * 4)}
     groups = [group for group in groups_of(names, fields, values, people, 256) if group.cases is not None]
     folds = member_folds(members, 5, rng)
-    print("\n| model | claims | groups | seconds |\n|---|---|---|---|")
+    print()
+    head("model", "claims", "groups", "seconds")
     profiles = rng.poisson(rng.gamma(0.1, 1, (1, LABELS)), (members, LABELS)).astype(np.int32)
     for name in MODELS:
         started = time.process_time()
         predictions([group.cases for group in groups], folds, {name: model_of(name, profiles)})
-        print(f"| {name.replace('_', ' ')} | {claims:,} | {len(groups)} | {time.process_time() - started:.1f} |", flush=True)
+        row(name.replace("_", " "), f"{claims:,}", len(groups), f"{time.process_time() - started:.1f}")
 
 
 def guessed_rows(values: Mapping[str, float | None]) -> Iterator[tuple[str, ...]]:
@@ -110,11 +109,11 @@ def guessed_rows(values: Mapping[str, float | None]) -> Iterator[tuple[str, ...]
     values
         Values of the measurements of a public manifest, by name.
     """
-    for row in lines(values):
-        if row.group == ALL:
+    for line in lines(values):
+        if line.group == ALL:
             models = (MAJORITY, "naive_bayes", WITHOUT_IDENTIFIERS, "gradient_boosting")
-            shares = [*(row.shares.get(model) for model in models), row.surest]
-            yield meaning_of(row.channel), *("" if share is None else f"{share:.3f}" for share in shares)
+            shares = [*(line.shares.get(model) for model in models), line.surest]
+            yield meaning_of(line.channel), *("" if share is None else f"{share:.3f}" for share in shares)
 
 
 def main() -> None:

@@ -19,8 +19,9 @@ import yaml
 from deid_assets.assessments.detail import KEPT as INFORMATION_KEPT
 from deid_assets.assessments.gain_kept import KEPT, LABEL_KEPT, UPPER
 from deid_assets.policy.loading import shipped_policies
-from deid_assets_tests.benchmarks.__main__ import Run, machine, run
+from deid_assets_tests.benchmarks.__main__ import Run, run
 from deid_assets_tests.benchmarks.inference import guessed_rows
+from deid_assets_tests.benchmarks.timing import head, machine, row
 
 SHOWN = (
     "high_risk_share", "worst_class_high_risk_share", "demographic_high_risk_share", "neighbor_success_given_membership",
@@ -74,43 +75,32 @@ def released_desynpuf(folder: Path | None) -> Iterator[Released]:
             yield Released(f"{name}, `claims_dates`", run("--policy", "claims_dates", *paths, "--key", "benchmark"))
 
 
-def line(*cells: str) -> None:
-    """Print a row of a table."""
-    print(f"| {' | '.join(cells)} |", flush=True)
-
-
-def heading(*names: str) -> None:
-    """Print the head of a table."""
-    line(*names)
-    print("|---" * len(names) + "|", flush=True)
-
-
 def outcome_row(found: Released) -> None:
     """How a run ended, and the numbers that its gates compared."""
-    line(found.delivery, found.run.outcome, *(found.run.gate(gate) for gate in SHOWN))
+    row(found.delivery, found.run.outcome, *(found.run.gate(gate) for gate in SHOWN))
 
 
 def kept_table(releases: Sequence[Released]) -> None:
     """The information kept of each column, and the shares of the gain of each target, with their intervals."""
-    heading("delivery", "of", "kept")
+    head("delivery", "of", "kept")
     for found in releases:
         values = found.measured
         for name, value in values.items():
             of, _, what = name.rpartition("/")
             if what == INFORMATION_KEPT and value is not None:
-                line(found.delivery, of, f"{value:.3f} of the information")
+                row(found.delivery, of, f"{value:.3f} of the information")
             elif what in (KEPT, LABEL_KEPT):
                 of_what = "of the gain" if what == KEPT else "of what labels add"
                 share = "not told" if value is None else f"{value:.2f} to {values[name + UPPER]:.2f}"
-                line(found.delivery, of.replace("_", " "), f"{share} {of_what}")
+                row(found.delivery, of.replace("_", " "), f"{share} {of_what}")
 
 
 def guessed_table(releases: Sequence[Released]) -> None:
     """What recipients guess in all groups together, by channel."""
-    heading("delivery", "withheld", "most frequent", "Naive Bayes", "without identifiers", "boosting", "surest tenth right")
+    head("delivery", "withheld", "most frequent", "Naive Bayes", "without identifiers", "boosting", "surest tenth right")
     for found in releases:
         for cells in guessed_rows(found.measured):
-            line(found.delivery, *cells)
+            row(found.delivery, *cells)
 
 
 def main() -> None:
@@ -121,7 +111,7 @@ def main() -> None:
     parser.add_argument("--release", type=int, default=20_000, help="of them, how many to release")
     asked = parser.parse_args()
     print(f"{machine()}\n", flush=True)
-    heading("delivery", "outcome", *(name.replace("_", " ") for name in SHOWN))
+    head("delivery", "outcome", *(name.replace("_", " ") for name in SHOWN))
     made = []
     for found in chain(released_synthetic(asked.members, asked.release), released_desynpuf(asked.desynpuf)):
         outcome_row(found)

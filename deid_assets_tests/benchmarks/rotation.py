@@ -18,7 +18,7 @@ from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMO
 from deid_assets.methods.preparation.sampling import members_left_out, sample_size
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
-from deid_assets_tests.benchmarks.timing import machine
+from deid_assets_tests.benchmarks.timing import head, machine, row
 
 
 @dataclass(frozen=True)
@@ -242,20 +242,18 @@ def rows(what: Population, seed: int) -> list[tuple[str, Result]]:
 def table(what: Population, seed: int) -> None:
     """Print the table."""
     limit = policy_by_name("heritage_public").removal.change_posterior_at_most
-    print(
-        "| rule | pooled by class | worst class | known to be a member | in all releases | left out | ever released | "
-        f"average factor of absence | largest | gate, largest (limit {limit:g}) |\n|{'---|' * 10}"
-    )
+    head(
+        "rule", "pooled by class", "worst class", "known to be a member", "in all releases", "left out", "ever released",
+        "average factor of absence", "largest", f"gate, largest (limit {limit:g})",
+    )  # fmt: skip
     for name, found in rows(what, seed):
-        pooled = (f"{removed / number:.3f}" for removed, number in (found.by_class, found.known, found.path))
-        by_class, known, path = pooled
+        by_class, known, path = (f"{removed / number:.3f}" for removed, number in (found.by_class, found.known, found.path))
         refused = sum(value > limit for value in found.gate)
         gate = "" if not found.gate else f"{max(found.gate):.4f}: {refused} of {len(found.gate)} refused"
-        print(
-            f"| {name} | {by_class} | {found.worst:.3f} | {known} | {path} | {found.left_out:,} | {found.ever:.3f} | "
-            f"{absence_factor(found.ever):.3f} | {found.factor:.3f} | {gate} |",
-            flush=True,
-        )
+        row(
+            name, by_class, f"{found.worst:.3f}", known, path, f"{found.left_out:,}", f"{found.ever:.3f}",
+            f"{absence_factor(found.ever):.3f}", f"{found.factor:.3f}", gate,
+        )  # fmt: skip
 
 
 def main() -> None:

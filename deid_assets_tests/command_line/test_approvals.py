@@ -8,14 +8,8 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import SHIPPED, load_policy, policy_by_name
 from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.resources import Workplace
-from deid_assets.store.home import Home
 
 NAME = "heritage_public"
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home(tmp_path / "deid").create()
 
 
 @pytest.fixture

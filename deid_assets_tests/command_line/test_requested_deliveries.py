@@ -22,11 +22,6 @@ hierarchies: {sex: {kind: fixed, values: [F, M]}}
 """
 
 
-@pytest.fixture
-def home(tmp_path) -> Home:
-    return Home(tmp_path / "deid").create()
-
-
 def asked(home: Home, policy, path, release: int | None):
     return requested_delivery(home, policy, Asked(policy.name, (path,), release=release))
 

@@ -76,6 +76,13 @@ def published(tmp_path_factory) -> Iterator[CommandRun]:
         yield CommandRun(pipeline, exit_code, printed.replace(str(root), str(own)))
 
 
+@pytest.fixture
+def home(published, tmp_path) -> Iterator[Pipeline]:
+    """A copy of the home with a published release, to operate on."""
+    with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
+        yield pipeline
+
+
 @pytest.fixture(scope="session")
 def operated(tmp_path_factory) -> Operated:
     """A home that was operated for three deliveries; to look at, not to change. Made once for all processes of a test run."""

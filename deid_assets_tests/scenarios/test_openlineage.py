@@ -22,12 +22,6 @@ from deid_assets_tests.scenarios.pipeline import copy_of
 NOWHERE = "http://127.0.0.1:1"
 
 
-@pytest.fixture
-def home(published, tmp_path):
-    with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
-        yield pipeline
-
-
 def test_the_event_holds_columns_and_their_origins_and_nothing_restricted(home, monkeypatch):
     monkeypatch.delenv("OPENLINEAGE_URL", raising=False)
     before = home.published_bytes()

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import dagster as dg
-import pytest
 import yaml
 
 from deid_assets.automation.deliveries import BECAUSE_TAG, due_for, freshness_check, release_schedule
@@ -20,13 +19,6 @@ from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import copy_of
 
 PARTITIONS = str(deliveries_of("small").name)
-
-
-@pytest.fixture
-def home(published, tmp_path):
-    """A copy of a home with one release, to operate on."""
-    with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
-        yield pipeline
 
 
 def change_policy(pipeline, **sections) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from deid_assets.store.home import Home
 from deid_assets.version import version
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY
-from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
-
-
-@pytest.fixture
-def home(published, tmp_path) -> Iterator[Pipeline]:
-    with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
-        yield pipeline
 
 
 def everything(home: Home) -> dict[str, str]:

@@ -10,18 +10,12 @@ from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.sources import registration as fetched
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import fetch, forget_fetched, register_delivery, registered_delivery
-from deid_assets.store.home import Home
 from deid_assets.store.remote import RemoteFolder
 from deid_assets_tests.buckets import CREDENTIALS, needs_s3, s3_bucket
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 CONTENT = {"members.csv": b"id\n1\n", "claims/part-1.csv": b"id\n1\n", "claims/part-2.csv": b"id\n2\n"}
-
-
-@pytest.fixture
-def home(tmp_path) -> Home:
-    return Home(tmp_path / "deid").create()
 
 
 @pytest.fixture
