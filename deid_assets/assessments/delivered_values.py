@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from deid_assets.methods.lattice.information_loss import count_demographic, count_history, information_kept
+from deid_assets.methods.lattice.information_loss import count_demographic, count_history, entropy, information_kept
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import KNOWN
@@ -63,12 +63,13 @@ def entropies(table: Table, source: str, values: Mapping[str, tuple[str, str]]) 
     """
     if not values:
         return {}
+    # DuckDB's entropy depends on the order of rows in its last digits.
     selects = ", ".join(
-        f"coalesce(entropy(coalesce(({value})::VARCHAR, '')) FILTER ({there}), 0) AS {quoted(name)}"
+        f"coalesce(map_values(histogram(coalesce(({value})::VARCHAR, '')) FILTER ({there})), []) AS {quoted(name)}"
         for name, (value, there) in values.items()
     )
     found = table.query(f"SELECT {selects} FROM {source}").iloc[0]
-    return {name: float(found[name]) for name in values}
+    return {name: entropy(np.asarray(found[name])) for name in values}
 
 
 def kept_by_level(

@@ -296,13 +296,15 @@ def match_table(histories: Table, columns: Sequence[str]) -> str:
             SELECT period, GROUPING({grouping}) AS mask,
                    coalesce(sum(weight) FILTER (NOT released), 0)::DOUBLE AS people,
                    count(*) FILTER (released)::DOUBLE AS own
-            FROM {histories.sql} GROUP BY GROUPING SETS ({sets}))
+            FROM {histories.sql} GROUP BY GROUPING SETS ({sets})),
+        shares AS (
+            SELECT *, CASE WHEN people >= own THEN own / greatest(people, 1)
+                           ELSE own - people + least(people, 1) END AS matched FROM sized)
         SELECT period, CASE mask {names} END AS key,
-               sum(CASE WHEN people >= own THEN own / greatest(people, 1)
-                        ELSE own - people + least(people, 1) END) AS found,
+               sum(matched ORDER BY matched) AS found, -- the last digits of a sum depend on its order
                sum(greatest(own - people, 0))::BIGINT AS missing, sum(own)::BIGINT AS released,
                sum(people)::BIGINT AS people, count(*) FILTER (people > 0)::BIGINT AS classes
-        FROM sized GROUP BY period, mask ORDER BY period, mask"""
+        FROM shares GROUP BY period, mask ORDER BY period, mask"""
 
 
 def _mask(key: Sequence[str], compared: Sequence[str]) -> int:

@@ -40,6 +40,20 @@ def entropy_loss(counts: np.ndarray, domain: Domain) -> np.ndarray:
     return np.array([_bits_lost(counts, level) for level in domain.levels])
 
 
+def entropy(counts: np.ndarray) -> float:
+    """Shannon entropy in bits of a distribution given by counts (Shannon 1948), in any order; 0 for an empty one.
+
+    Examples
+    --------
+    >>> entropy(np.array([2, 2])), entropy(np.array([4, 0])), entropy(np.array([]))
+    (1.0, 0.0, 0.0)
+    """
+    # A sum of floats depends on their order, and rows have none.
+    counts = np.sort(counts[counts > 0]).astype(np.float64)
+    total = counts.sum()
+    return max(0.0, float(np.log2(total) - (counts * np.log2(counts)).sum() / total)) if total else 0.0
+
+
 def _bits_lost(counts: np.ndarray, classes: np.ndarray) -> float:
     """Return the non-uniform entropy of base values with these frequencies and classes."""
     counts = np.asarray(counts, dtype=np.float64)

@@ -20,6 +20,7 @@ from deid_assets.methods.attacks.identified_file import (
     visit_histories,
 )
 from deid_assets.methods.attacks.marketer_risk import matched_share, missing_records
+from deid_assets.store.tables import Query
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
@@ -175,3 +176,20 @@ def test_more_people_agree_with_brute_force(store):
     for subset in (("sex", "visits"), ("sex", "condition_group"), COLUMNS):
         released, people = brute_force(rows, subset, ALL_YEARS)
         assert sizes(store, rows, subset) == sorted(zip(people, released, strict=True))
+
+
+def test_the_last_digit_does_not_depend_on_the_order_of_rows(store):
+    generator = np.random.default_rng(4)
+    people = [
+        (released, person, 1, 1, str(generator.integers(90)), None, "1 day", str(generator.integers(9)), "EM")
+        for released in (False, True)
+        for person in range(3_000 if not released else 900)
+    ]
+    found = set()
+    for _ in range(6):
+        rows = [people[place] for place in generator.permutation(len(people))]
+        columns = ", ".join(f"unnest(?::{one.split()[1]}[]) AS {one.split()[0]}" for one in VISITS.split(", "))
+        visits = store.write("visits", Query(f"SELECT {columns}", tuple(map(list, zip(*rows, strict=True)))))
+        histories = store.write("histories", visit_histories(visits, COLUMNS))
+        found.add(tuple(store.rows(match_table(histories, COLUMNS))))
+    assert len(found) == 1

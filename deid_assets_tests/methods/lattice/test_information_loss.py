@@ -153,3 +153,9 @@ def test_a_top_with_several_classes_keeps_something_and_a_single_value_has_nothi
     ages = Domain((np.arange(4), np.array([0, 0, 1, 1])))
     assert information_loss.information_kept(np.array([5, 5, 5, 5]), ages).tolist() == [1.0, 0.5]
     assert information_loss.information_kept(np.array([0, 7, 0, 0]), ages).tolist() == [1.0, 1.0]
+
+
+def test_entropy_does_not_depend_on_the_order_of_counts():
+    generator = np.random.default_rng(3)
+    counts = generator.integers(0, 5_000, 2_000)
+    assert len({information_loss.entropy(generator.permutation(counts)) for _ in range(20)}) == 1
