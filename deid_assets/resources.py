@@ -14,14 +14,12 @@ from typing import Any, TypeAlias, TypeVar, cast
 import dagster as dg
 import duckdb
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.dagster_internals import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, InputAssetVersionInfo, StepExecutionContext
-from deid_assets.errors import PolicyError, StoreError
+from deid_assets.errors import PolicyError, ReleaseError, StoreError
 from deid_assets.home_identity import require_own_history
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
@@ -36,10 +34,11 @@ from deid_assets.release.registry.chain import Registry
 from deid_assets.sources.delivery import Delivery, SourceOptions
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.sources.upstream import Copies
-from deid_assets.stages import RELEASE, STAGE_OF
+from deid_assets.stages import RELEASE, STAGE_OF, WORK_OF, Work
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, StoreLock, plain_key
-from deid_assets.store.tables import Query, Table, columns_of, fingerprint, held_open, require_plain_tables, write_table
+from deid_assets.store.parts import ByPerson, write_by_person
+from deid_assets.store.tables import Rows, Table, columns_of, fingerprint, held_open, require_plain_tables, write_table
 
 SMALL_STORE = 64_000_000
 """Bytes of a store file, at most, that stays open between steps: DuckDB keeps what it has read of it in memory."""
@@ -108,7 +107,7 @@ def job_name(policy: str) -> str:
 
 
 Kind = TypeVar("Kind", bound=ReleasePolicy)
-Content: TypeAlias = str | Query | pd.DataFrame | pa.RecordBatchReader | Table
+Content: TypeAlias = Rows | ByPerson | Table
 
 
 def policy_name(key: dg.AssetKey) -> str:
@@ -467,7 +466,7 @@ class RestrictedStore(dg.IOManager):
 
     def _write(self, context: dg.OutputContext, obj: Content) -> None:
         table = self.workplace.table(context.asset_key, context.partition_key)
-        rows = table.count() if isinstance(obj, Table) else write_table(table, obj)
+        rows = written(table, obj)
         columns = table.columns()
         metadata: dict[str, str | float | dg.TableSchema | dg.TableColumnLineage] = {
             "dagster/row_count": rows,
@@ -533,6 +532,30 @@ class RestrictedStore(dg.IOManager):
             if sources:
                 deps[column] = [dg.TableColumnDep(asset_key=key, column_name=name) for key, name in sources]
         return dg.TableColumnLineage(deps)
+
+
+def written(table: Table, content: Content) -> int:
+    """Write what an asset returns as its table, in the way that `stages.py` declares; return its number of rows.
+
+    Parameters
+    ----------
+    content
+        Its rows; or a handle on the table, if the asset has written it.
+
+    Raises
+    ------
+    ReleaseError
+        If the asset is declared to work by person and does not, or does so and is not declared to.
+    """
+    work = WORK_OF[table.name]
+    if isinstance(content, ByPerson) != (work is Work.PER_PERSON):
+        made = "by person" if isinstance(content, ByPerson) else "of everybody at once"
+        raise ReleaseError(
+            f"{table.name} is declared as {work.label} in stages.py, but its rows are made {made}; declare what it is"
+        )
+    if isinstance(content, ByPerson):
+        return write_by_person(table, content)
+    return table.count() if isinstance(content, Table) else write_table(table, content)
 
 
 def content_key(secret: Secret) -> bytes:

@@ -29,6 +29,7 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import Contents, write_delivery
 from deid_assets.sources.synthetic.layouts import write_omop, write_tuva
+from deid_assets.stages import WORK_OF, Work
 from deid_assets.store.tables import Table
 from deid_assets_tests import examples, package_graph
 from deid_assets_tests.scenarios.test_flat_release import FLAT
@@ -508,6 +509,13 @@ def test_the_policy_reference_is_what_the_command_prints_and_leaves_no_key_unexp
 
 def test_the_picture_of_the_packages_is_drawn_from_the_code():
     assert f"```mermaid\n{package_graph.drawn()}\n```" in (DOCS / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_how_work_divides_is_that_of_the_stages():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    steps = {work: ", ".join(f"`{name}`" for name, own in WORK_OF.items() if own is work) for work in Work}
+    rows = [f"| {work.label} | {work.meaning} | {steps[work]} |" for work in Work]
+    assert "\n".join(["| work | what it means | steps |", "|---|---|---|", *rows]) + "\n\n" in text
 
 
 def test_every_package_is_explained():

@@ -15,7 +15,8 @@ from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in, policy_by_name, policy_from
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import Keys, job_name
-from deid_assets.stages import STAGE_OF, before_release, stages_of
+from deid_assets.stages import STAGE_OF, WORK_OF, Work, before_release, stages_of
+from deid_assets.stages import STAGES as DECLARED
 from deid_assets.store.home import Home
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import public_values
@@ -70,6 +71,13 @@ def test_only_what_does_the_same_is_called_alike_in_two_families(one, other):
     shared = {*STAGES["counts"], "count_disclosure_audit", "release"}
     assert first & second - {"record_cross_release_risk"} == shared
     assert ("record_cross_release_risk" in first & second) == (STAGES not in (one, other)), "it links tables of people"
+
+
+def test_the_work_of_a_step_divides_in_one_way_whatever_the_policy():
+    declared = [(name, work) for made in DECLARED.values() for assets in made.values() for name, work in assets.items()]
+    assert len(set(declared)) == len(dict(declared)) == len(WORK_OF)
+    assert set(WORK_OF.values()) == set(Work)
+    assert all(work.meaning.endswith(".") and work.meaning.count(".") == 1 for work in Work)
 
 
 def test_the_stages_are_in_the_order_of_the_data():

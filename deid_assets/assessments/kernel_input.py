@@ -154,17 +154,17 @@ def lattice_dimensions(policy: Policy) -> tuple[Dimension, ...]:
     )
 
 
-def histories_of_claims(policy: Policy, profiles: Table, known: Table, held: Table, domains: Table) -> pa.RecordBatchReader:
+def histories_of_claims(policy: Policy, domains: Table, profiles: Table, known: Table, held: Table) -> pa.RecordBatchReader:
     """The rows of `coded_histories`: values of claims that are known of released members, and held of all, as numbers.
 
     Parameters
     ----------
-    profiles, known, held, domains
-        As in `PopulationTables`.
+    domains, profiles, known, held
+        As in `PopulationTables`; the last three may be those of some people, and the rows are theirs.
     """
     claims, targets = tuple(policy.claim_names), encoding.released_members(profiles)
     of_targets = encoding.histories(known, profiles, domains, claims, len(targets), released_only=True)
-    of_members = encoding.histories(held, profiles, domains, claims, profiles.count())
+    of_members = encoding.histories(held, profiles, domains, claims, encoding.numbers_taken(profiles))
     return encoding.rows_of_histories(claims, of_targets, of_members, targets)
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from deid_assets.assessments.candidate_rows import identified_claims
 from deid_assets.assessments.kernel_input import Candidate
+from deid_assets.methods.preparation.eligibility import newborn_rule
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import (
@@ -24,7 +25,7 @@ from deid_assets.methods.utility.ledger import (
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, PROVIDER_PSEUDONYMS, YEARS
 from deid_assets.store.events import is_of, rows_of
-from deid_assets.store.tables import Query, Table, quoted, scratch_table, write_view
+from deid_assets.store.tables import Table, quoted, scratch_table, write_view
 
 INPUTS = {
     "members": "members", "claims": "claims", "quarantined": "quarantined_rows", "delivered_codes": "delivered_codes",
@@ -175,7 +176,7 @@ def _scratch(made: LedgerTables, name: str) -> Table:
 
 def _member_rows(made: LedgerTables) -> RowFates:
     """The fates of delivered members, and what the steps made of the values of the released ones as h_<column>."""
-    fates = ledger.write_fates(_scratch(made, "ledger_member_fates"), Query(ledger.member_fates(made)), made.members)
+    fates = ledger.write_fates(_scratch(made, "ledger_member_fates"), ledger.member_fates(made), made.members)
     shown = ", ".join(_held(column, "p") for column in made.profiles.columns() if column not in ("member_id", "released"))
     released = (
         f"SELECT m.*, {shown} FROM {made.members.sql} AS m JOIN {fates.sql} AS f USING (member_id)"
@@ -186,12 +187,13 @@ def _member_rows(made: LedgerTables) -> RowFates:
 
 def _claim_rows(policy: Policy, made: LedgerTables, known: Table, table: str) -> RowFates:
     """The fates of delivered events of a table, and what the steps made of the values of the released ones as h_<column>."""
+    newborn = newborn_rule(policy.removal.newborn_days, made.claims)
     if policy.has_other_events:
         alone = f"SELECT * FROM {made.claims.sql} WHERE {is_of(made.claims, table)}"
         # A table, whose rows have places.
         made = replace(made, claims=scratch_table(made.members, "ledger_delivered_events", alone))
     members = _scratch(made, "ledger_member_fates")
-    rules = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
+    rules = ledger.claim_fates(made, members, newborn, policy.removal.non_procedure_claims)
     fates = ledger.write_fates(_scratch(made, "ledger_claim_fates"), rules, made.claims)
     held = write_view(
         _scratch(made, "ledger_held"),

@@ -1,5 +1,7 @@
 """Adversary: how diverse each member's values are, and how many of them an adversary knows (methods#adversary-power)."""
 
+from functools import partial
+
 import pandas as pd
 
 from deid_assets.assets.step import Step, stage_asset
@@ -12,6 +14,7 @@ from deid_assets.methods.adversary.adversary_power import (
 )
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
+from deid_assets.store.parts import ByPerson
 from deid_assets.store.tables import Table
 
 
@@ -24,9 +27,10 @@ def _measured(policy: Policy) -> tuple[str, ...]:
 
 
 @stage_asset(policy_sections=["dates", "columns"], version="2")
-def value_diversity(step: Step[Policy], known: Table, released_sample: Table) -> str:
+def value_diversity(step: Step[Policy], known: Table, released_sample: Table) -> ByPerson:
     """Simpson diversity of each released member's values, before the long tail is cut; year is added to the six."""
-    return value_diversity_query(known, released_sample, _measured(step.policy))
+    diversity = partial(value_diversity_query, quasi_identifiers=_measured(step.policy))
+    return step.by_person(diversity, known, released_sample)
 
 
 @stage_asset(policy_sections=["dates", "columns"])

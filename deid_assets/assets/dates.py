@@ -3,6 +3,8 @@
 The method is that of El Emam & Arbuckle 2013, ch. 5.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -15,6 +17,7 @@ from deid_assets.methods.dates.errors import released_errors
 from deid_assets.methods.dates.intervals import Events, compared_ways, redraw
 from deid_assets.policy.models import Policy
 from deid_assets.release.keys import date_keys
+from deid_assets.store.parts import ByPerson
 from deid_assets.store.tables import Table, scratch_table
 
 
@@ -28,7 +31,7 @@ from deid_assets.store.tables import Table, scratch_table
 )
 def dated_claims(
     step: Step[Policy], members: Table, eligible_claims: Table, truncated_claims: Table, released_sample: Table
-) -> str:
+) -> ByPerson:
     """Claims after the long tail is cut, with redrawn dates and with the columns derived from them computed again."""
     policy = step.policy
     columns = date_columns(policy, eligible_claims)
@@ -64,11 +67,16 @@ def dated_claims(
             ),
         }
     )
-    return dated.dated_claims_query(members, truncated_claims, eligible_claims, drawn, columns)
+    return step.by_person(
+        lambda claims, dates: dated.dated_claims_query(members, claims, dates, drawn, columns),
+        truncated_claims,
+        eligible_claims,
+    )
 
 
 @stage_asset(policy_sections=["dates"])
-def known_claims(step: Step[Policy], eligible_claims: Table, grouped_claims: Table, dated_claims: Table) -> str:
+def known_claims(step: Step[Policy], eligible_claims: Table, grouped_claims: Table, dated_claims: Table) -> ByPerson:
     """All eligible claims, with what an adversary may know of their dates: for released claims, what the release says."""
     columns = date_columns(step.policy, eligible_claims)
-    return dated.known_claims_query(grouped_claims, eligible_claims, dated_claims, columns)
+    known = partial(dated.known_claims_query, columns=columns)
+    return step.by_person(known, grouped_claims, eligible_claims, dated_claims)

@@ -9,7 +9,6 @@ from functools import partial
 
 import dagster as dg
 import pandas as pd
-import pyarrow as pa
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
@@ -55,6 +54,7 @@ from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import standing_out
 from deid_assets.resources import Workplace
+from deid_assets.store.parts import ByPerson
 from deid_assets.store.tables import Table, drop_schema
 
 _SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "removal"]
@@ -113,11 +113,10 @@ def value_domains(step: Step[Policy], members: Table, member_profiles: Table, kn
 @stage_asset(
     policy_sections=["quasi_identifiers"], kinds=("duckdb", "numpy"), derived_columns={"code": ["value_domains.level_code"]}
 )
-def coded_histories(
-    step: Step[Policy], member_profiles: Table, known: Table, held: Table, value_domains: Table
-) -> pa.RecordBatchReader:
+def coded_histories(step: Step[Policy], member_profiles: Table, known: Table, held: Table, value_domains: Table) -> ByPerson:
     """How many times each member's claims have each value, as numbers: what the search and assessments read of all claims."""
-    return kernel_input.histories_of_claims(step.policy, member_profiles, known, held, value_domains)
+    histories = partial(kernel_input.histories_of_claims, step.policy, value_domains)
+    return step.by_person(histories, member_profiles, known, held)
 
 
 @stage_asset(

@@ -3,7 +3,7 @@
 These are sections 1 to 3 of Multimedia Appendix 1 to El Emam et al. 2012.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import dagster as dg
@@ -39,6 +39,7 @@ from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGN
 from deid_assets.release.keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace
 from deid_assets.store.events import is_of, number_of, rows_of
+from deid_assets.store.parts import ByPerson, scratch_by_person
 from deid_assets.store.tables import Query, Table, scratch_table, write_view
 from deid_assets.wording import how_many
 
@@ -124,16 +125,21 @@ def _of_tags(members: Table, tags: np.ndarray, workplace: Workplace) -> list[str
 
 
 @stage_asset(policy_sections=["removal"])
-def eligible_claims(step: Step[Policy], members: Table, claims: Table, code_book: Table) -> Query:
+def eligible_claims(step: Step[Policy], members: Table, claims: Table, code_book: Table) -> ByPerson:
     """Claims of all delivered members that pass the claim-level rules. The population is counted in them."""
     removal = step.policy.removal
-    return eligibility.eligible_claims_query(members, claims, code_book, removal.newborn_days, removal.non_procedure_claims)
+    newborn = eligibility.newborn_rule(removal.newborn_days, claims)
+
+    def eligible(members: Table, claims: Table) -> str:
+        return eligibility.eligible_claims_query(members, claims, code_book, newborn, removal.non_procedure_claims)
+
+    return step.by_person(eligible, members, claims)
 
 
 @stage_asset()
-def eligible_members(step: Step[AnyPolicy], members: Table, removed_members: Table, eligible_claims: Table) -> str:
+def eligible_members(step: Step[AnyPolicy], members: Table, removed_members: Table, eligible_claims: Table) -> ByPerson:
     """Members who may be released: not removed, and with at least one eligible claim."""
-    return eligibility.eligible_members_query(members, removed_members, eligible_claims)
+    return step.by_person(eligibility.eligible_members_query, members, removed_members, eligible_claims)
 
 
 @stage_asset()
@@ -197,13 +203,17 @@ def _without_leavers(eligible: Table, leavers: Leavers, workplace: Workplace) ->
         "charlson": [f"eligible_claims.{column}" for column in (*DIAGNOSES, "further_diagnoses")],
     },
 )
-def grouped_claims(step: Step[Policy], eligible_claims: Table, code_book: Table, comorbidity_codes: Table) -> Query:
+def grouped_claims(step: Step[Policy], eligible_claims: Table, code_book: Table, comorbidity_codes: Table) -> ByPerson:
     """Claims with codes replaced by the released groups, and with top-coded payment delay."""
     policy = step.policy
-    with_condition = charlson_codes(eligible_claims, comorbidity_codes, policy.grouping.charlson_diagnoses != "all")
-    bands = charlson_bands_query(with_condition, comorbidity_codes.sql) if policy.reads_diagnoses else None
     delay = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
-    return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None, policy.event_columns)
+
+    def grouped(claims: Table) -> Query:
+        with_condition = charlson_codes(claims, comorbidity_codes, policy.grouping.charlson_diagnoses != "all")
+        bands = charlson_bands_query(with_condition, comorbidity_codes.sql) if policy.reads_diagnoses else None
+        return grouped_claims_query(claims, code_book, bands, delay.code if delay else None, policy.event_columns)
+
+    return step.by_person(grouped, eligible_claims)
 
 
 @stage_asset(
@@ -239,15 +249,16 @@ def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_cla
     ],
     version="2",
 )  # fmt: skip
-def truncated_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> str:
+def truncated_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> ByPerson:
     """Claims after the long tail is cut, and after numbers of events that too few members share are reduced."""
     cuts = []
     for number, table in enumerate(step.policy.event_tables):
-        cut = cut_of_long_tail(step, rows_of(grouped_claims, table), claim_support_scores, f"{table}_" if number else "")
-        cuts.append(scratch_table(grouped_claims, f"{table}_cut_of_long_tail", cut))
+        claims = rows_of(grouped_claims, table)
+        cut = cut_of_long_tail(step, claims, claim_support_scores, f"{table}_" if number else "")
+        cuts.append(scratch_by_person(f"{table}_cut_of_long_tail", step.by_person(cut, claims)))
     if step.policy.number_of_claims is not None:
         cuts += _cut_for_bins(step, members, grouped_claims, claim_support_scores, cuts)
-    return truncation.without(grouped_claims, cuts)
+    return step.by_person(lambda claims: truncation.without(claims, cuts), grouped_claims)
 
 
 def _cut_for_bins(
@@ -269,8 +280,8 @@ def _cut_for_bins(
     for one, kept in bins.kept.items():
         plan = scratch_table(grouped_claims, f"{number_of(one)}_kept_in_bins", kept)
         # No row counts in two numbers, so that no cut depends on another one.
-        cut = truncation.cut_to_kept(left, scores, plan, order, is_of(left, one))
-        found.append(scratch_table(grouped_claims, f"{number_of(one)}_cut_for_bins", cut))
+        cut = partial(truncation.cut_to_kept, scores=scores, kept=plan, order=order, counted=is_of(left, one))
+        found.append(scratch_by_person(f"{number_of(one)}_cut_for_bins", step.by_person(cut, left)))
     return found
 
 
@@ -292,13 +303,18 @@ def member_profiles(
     )
 
 
-def cut_of_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = "") -> Query:
-    """SELECT the claim_id of the claims to cut, or of rows of another table of events; the metadata compares the three methods.
+def cut_of_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = "") -> Callable[[Table], Query]:
+    """How the long tail of claims, or of rows of another table of events, is cut; the metadata compares the three methods.
 
     Parameters
     ----------
     told
         Beginning of the names of the metadata.
+
+    Returns
+    -------
+    Callable
+        Given the claims of some members, SELECTs the claim_id of those of them that are cut.
 
     Raises
     ------
@@ -311,7 +327,7 @@ def cut_of_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str
         cap = truncation.claims_cap(claims, tail.percentile, tail.unit)
         before, after = truncation.claims_histogram(claims), truncation.claims_histogram(claims, (cap, tail.unit))
         step.tell(_described(tail, before, after, cap, told))
-        return truncation.cut_to_cap(claims, scores, cap, order)
+        return partial(truncation.cut_to_cap, scores=scores, cap=cap, order=order)
     seed = step.secret.derive("truncation to bins", *step.names)[:16]
     units = truncation.claims_of_units(claims, tail.unit)
     counts = np.asarray(units["claims"], dtype=np.int64)
@@ -319,7 +335,7 @@ def cut_of_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str
     step.tell(_compared(tail, methods_compared(tail, claims, units, kept, bins, seed), bins, told))
     step.tell(_described(tail, members_by_claims(units, counts), members_by_claims(units, kept), None, told))
     plan = scratch_table(claims, f"{told}claims_kept", units_that_lose_claims(units, counts, kept))
-    return truncation.cut_to_kept(claims, scores, plan, order)
+    return partial(truncation.cut_to_kept, scores=scores, kept=plan, order=order)
 
 
 def _compared(tail: LongTail, compared: pd.DataFrame, bins: ClaimNumberBins, told: str) -> dict[str, object]:

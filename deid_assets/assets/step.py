@@ -17,6 +17,7 @@ import pandas as pd
 
 from deid_assets import resources
 from deid_assets.assessments.kernel_input import CODED
+from deid_assets.cluster.executors import asked_parts
 from deid_assets.dagster_internals import StepEventStatus
 from deid_assets.errors import REFUSED_MARK, DeidError, RefusedError, ReleaseError, StoreError
 from deid_assets.figures.rendering import markdown_image
@@ -30,7 +31,8 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import CLAIMS, RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
-from deid_assets.store.tables import Table, held_open
+from deid_assets.store.parts import ByPerson, Parts
+from deid_assets.store.tables import Rows, Table, held_open
 
 P = TypeVar("P", bound=AnyPolicy, covariant=True)
 
@@ -138,6 +140,10 @@ class Step(Generic[P]):
         wrong = event_log.stale_inputs(log, made_under) + event_log.not_as_stated(log, event_log.TABLE, content)
         if texts := [one.text for one in wrong if one.name == name]:
             raise StoreError("; ".join(texts))
+
+    def by_person(self, make: Callable[..., Rows], *tables: Table) -> ByPerson:
+        """Rows that are made for the people of one part after the other; see `ByPerson`."""
+        return ByPerson(make, tables, Parts(asked_parts() or 1, self.secret.derive("parts of people")))
 
     def tell(self, metadata: Mapping[str, Any]) -> None:
         """Add metadata to the materialization."""

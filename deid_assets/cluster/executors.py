@@ -71,12 +71,19 @@ def search_executor() -> Threads:
         If DEID_PARTS is no number of parts, or the cluster cannot be reached, has no worker, or has a worker that may not
         be used.
     """
-    parts, address = _asked_parts(os.environ.get(PARTS)), os.environ.get(VARIABLE)
+    parts, address = asked_parts(), os.environ.get(VARIABLE)
     return ClusterExecutor(address, CONNECT_SECONDS, parts=parts) if address else Threads(os.cpu_count() or 1, parts)
 
 
-def _asked_parts(text: str | None) -> int | None:
-    """The number of parts that is asked for; None: by the executor."""
+def asked_parts() -> int | None:
+    """Return the number of parts that DEID_PARTS asks for; None if it asks for none.
+
+    Raises
+    ------
+    ExecutorError
+        If it is no number of parts.
+    """
+    text = os.environ.get(PARTS)
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_PARTS):

@@ -8,10 +8,11 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeAlias
 
 import duckdb
 import numpy as np
@@ -61,6 +62,10 @@ class Query:
 
     sql: str
     parameters: tuple[object, ...] = ()
+
+
+Rows: TypeAlias = str | Query | pd.DataFrame | pa.RecordBatchReader
+"""Rows to write: a SELECT over tables of the same file, as text or as `Query`, a frame, or a reader of Arrow batches."""
 
 
 @dataclass(frozen=True)
@@ -264,25 +269,33 @@ def fingerprint(table: Table, key: bytes) -> str:
     return blake2b(f"{columns} {found['found'].iloc[0]}".encode(), digest_size=16, key=key).hexdigest()
 
 
-def write_table(table: Table, content: str | Query | pd.DataFrame | pa.RecordBatchReader) -> int:
-    """Replace the table in one transaction and return its number of rows.
+def write_table(table: Table, content: Rows) -> int:
+    """Replace the table in one transaction and return its number of rows."""
+    return write_rows(table, (content,))
+
+
+def write_rows(table: Table, contents: Iterable[Rows]) -> int:
+    """Replace the table in one transaction by some rows after others, and return its number of rows.
 
     Parameters
     ----------
-    content
-        A SELECT (text or `Query`) over tables of the same file, a frame, or a reader of Arrow batches.
+    contents
+        At least one, of the same columns. Each is asked for when those before it are written.
     """
     durable.owner_only(table.file.parent)
     with connect(table.file) as connection:
         connection.execute("BEGIN")
         try:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.schema)}")
-            if isinstance(content, str):
-                content = Query(content)
-            elif not isinstance(content, Query):
-                connection.register("content_to_write", content)
-                content = Query("SELECT * FROM content_to_write")
-            connection.execute(f"CREATE OR REPLACE TABLE {table.sql} AS {content.sql}", list(content.parameters))
+            write = f"CREATE OR REPLACE TABLE {table.sql} AS"
+            for content in contents:
+                if isinstance(content, str):
+                    content = Query(content)
+                elif not isinstance(content, Query):
+                    connection.register("content_to_write", content)
+                    content = Query("SELECT * FROM content_to_write")
+                connection.execute(f"{write} {content.sql}", list(content.parameters))
+                write = f"INSERT INTO {table.sql}"
             rows = int(connection.execute(f"SELECT count(*) FROM {table.sql}").fetchall()[0][0])
             connection.execute("COMMIT")
         except BaseException:
@@ -292,7 +305,7 @@ def write_table(table: Table, content: str | Query | pd.DataFrame | pa.RecordBat
     return rows
 
 
-def scratch_table(beside: Table, name: str, content: str | Query | pd.DataFrame | pa.RecordBatchReader) -> Table:
+def scratch_table(beside: Table, name: str, content: Rows) -> Table:
     """Write a table that one computation needs into the scratch schema of another table's file, and return its handle."""
     made = Table(beside.file, "scratch", name)
     write_table(made, content)

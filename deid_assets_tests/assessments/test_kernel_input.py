@@ -85,7 +85,7 @@ def test_the_coded_population_is_that_of_the_claims(store, changes):
     made, own = small_release(store, *random_rows(2)), policy(**changes)
     tables = tables_of(made)
     coded = store.write(
-        "coded", kernel_input.histories_of_claims(own, tables.profiles, tables.known, tables.held, tables.domains)
+        "coded", kernel_input.histories_of_claims(own, tables.domains, tables.profiles, tables.known, tables.held)
     )
     of_claims, of_codes = (kernel_input.encoded_data(own, one) for one in (tables, replace(tables, histories=coded)))
     for name in ("demographics", "targets"):

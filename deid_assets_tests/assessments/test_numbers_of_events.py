@@ -37,6 +37,7 @@ from deid_assets.policy.loading import policy_from, with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.release.keys import Secret
 from deid_assets.store.events import ALL_EVENTS
+from deid_assets.store.parts import ByPerson, Parts
 from deid_assets.store.tables import Table
 from deid_assets_tests import examples
 from deid_assets_tests.assessments.planted_layouts import Canaries
@@ -109,7 +110,13 @@ def cut_by_product(store: SmallStore, policy: Policy, drawn: list[Person]) -> li
     scores = store.table(
         "scores", "claim_id VARCHAR, score DOUBLE", [(row[0], place % 7 / 7) for place, row in enumerate(rows)]
     )
-    step = SimpleNamespace(policy=policy, secret=Secret(bytes(range(32)), "environment"), names=("p", "d"), tell=lambda _: None)
+    step = SimpleNamespace(
+        policy=policy,
+        secret=Secret(bytes(range(32)), "environment"),
+        names=("p", "d"),
+        tell=lambda _: None,
+        by_person=lambda make, *tables: ByPerson(make, tables, Parts(2, bytes(8))),
+    )
     return store.rows(without(grouped, _cut_for_bins(step, members, grouped, scores, [])))
 
 

@@ -351,6 +351,12 @@ def coded_histories(coded: Table, columns: Sequence[str], held: bool, members: n
     return tuple(found)
 
 
+def numbers_taken(profiles: Table) -> int:
+    """Return how many numbers from 0 on the members need; of everybody, as many as there are members."""
+    (number,) = profiles.arrays(f"SELECT coalesce(max(member_number) + 1, 0) AS n FROM {profiles.sql}")["n"]
+    return int(number)
+
+
 def released_members(profiles: Table) -> np.ndarray:
     """Return (n,) int64: member_number of the released members, ascending."""
     arrays = profiles.arrays(f"SELECT member_number FROM {profiles.sql} WHERE released ORDER BY member_number")

@@ -324,18 +324,44 @@ NOBODY_LEFT_OUT = LeftOut()
 """Nobody who opted out was looked for."""
 
 
-def may_be_newborn(claims: Table, members: str = "members") -> str:
-    """Return SQL that is true for members who may have been born within the years of a delivery."""
-    years = f"SELECT greatest({NEWBORN_YEARS}, coalesce(max(year), 0)) FROM {claims.sql}"
-    return f"(coalesce({members}.age, 0) < ({years}))"
+def newborn_years(claims: Table) -> int:
+    """Return the age below which members may have been born within the years of a delivery, of which these are all claims."""
+    (age,) = claims.arrays(f"SELECT greatest({NEWBORN_YEARS}, coalesce(max(year), 0)) AS n FROM {claims.sql}")["n"]
+    return int(age)
+
+
+def may_be_newborn(years: int, members: str = "members") -> str:
+    """Return SQL that is true for members who may have been born within the years of a delivery: those below this age."""
+    return f"(coalesce({members}.age, 0) < {years})"
+
+
+@dataclass(frozen=True)
+class NewbornRule:
+    """Which claims are a newborn's.
+
+    Attributes
+    ----------
+    days
+        Claims up to and including so many days after birth are.
+    years
+        `newborn_years` of the delivery.
+    """
+
+    days: int
+    years: int
+
+
+def newborn_rule(days: int | None, claims: Table) -> NewbornRule | None:
+    """Return the rule of a policy for a delivery, of which these are all claims; None if the policy has none."""
+    return None if days is None else NewbornRule(days, newborn_years(claims))
 
 
 def eligible_claims_query(
-    members: Table, claims: Table, code_book: Table, newborn_days: int | None, drop_non_procedures: bool
-) -> Query:
+    members: Table, claims: Table, code_book: Table, newborn: NewbornRule | None, drop_non_procedures: bool
+) -> str:
     """SELECT the claims that pass the claim-level rules, for every delivered member.
 
-    A newborn's claims (up to and including `newborn_days` after birth) and claims whose code is not a medical procedure are
+    A newborn's claims and claims whose code is not a medical procedure are
     dropped. A claim of a young member, or of one of unknown age, counts as a newborn's unless the dates of birth and service
     show otherwise, and so does a claim that ICD-10-CM codes as that of a liveborn infant, whatever its dates.
 
@@ -343,13 +369,11 @@ def eligible_claims_query(
     removed members stay, because class sizes in the population include them; `removed_members` decides who may be released.
     """
     rules = ["true"]
-    parameters: list = []
-    if newborn_days is not None:
-        rules.append(is_no_newborn(claims, "members", "claims"))
-        parameters.append(newborn_days)
+    if newborn is not None:
+        rules.append(is_no_newborn(newborn, "members", "claims"))
     if drop_non_procedures:
         rules.append(is_procedure("claims", "book"))
-    sql = f"""
+    return f"""
         SELECT claims.*
         FROM {claims.sql} AS claims
         JOIN {members.sql} AS members USING (member_id)
@@ -357,12 +381,12 @@ def eligible_claims_query(
           ON book.code = claims.cpt
         WHERE {" AND ".join(rules)}
     """
-    return Query(sql, tuple(parameters))
 
 
-def is_no_newborn(delivered: Table, members: str, claims: str) -> str:
-    """Return SQL that is true for claims, of those delivered, that are no newborn's; its parameter: days after birth."""
-    dated = f"coalesce({claims}.service_date - {members}.birth_date > ?, NOT {may_be_newborn(delivered, members)})"
+def is_no_newborn(newborn: NewbornRule, members: str, claims: str) -> str:
+    """Return SQL that is true for claims that are no newborn's."""
+    young = may_be_newborn(newborn.years, members)
+    dated = f"coalesce({claims}.service_date - {members}.birth_date > {newborn.days}, NOT {young})"
     codes = ", ".join(f"{claims}.{column}" for column in (*DIAGNOSES, "further_diagnoses"))
     return f"({dated} AND NOT contains(concat_ws(' ', '', {codes}), ' {LIVEBORN_INFANT}'))"
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from deid_assets.methods.preparation.eligibility import codes_of_claims, may_be_newborn
+from deid_assets.methods.preparation.eligibility import codes_of_claims, may_be_newborn, newborn_years
 from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.store.events import is_of, rows_of
 from deid_assets.store.tables import Table, quoted
@@ -163,7 +163,7 @@ def _of_members(members: Table, claims: Table, population: int | None) -> dict[s
     young = claims.query(
         f"""SELECT count(*) AS claims, count(*) FILTER (birth_date IS NOT NULL AND service_date IS NOT NULL) AS dated
             FROM {claims.sql} AS claims JOIN {members.sql} AS members USING (member_id)
-            WHERE {may_be_newborn(claims)} AND {is_of(claims)}"""
+            WHERE {may_be_newborn(newborn_years(claims))} AND {is_of(claims)}"""
     ).iloc[0]
     delivered = int(number["members"])
     return {

@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import StoreError
-from deid_assets.methods.preparation.eligibility import UNREAD_CODE, is_no_newborn, is_procedure
+from deid_assets.methods.lattice.information_loss import entropy
+from deid_assets.methods.preparation.eligibility import UNREAD_CODE, NewbornRule, is_no_newborn, is_procedure
 from deid_assets.store.events import is_of
-from deid_assets.store.tables import Query, Table, literal, quoted, write_table
+from deid_assets.store.tables import Table, literal, quoted, write_table
 
 RELEASED, UNACCOUNTED = "released", "unaccounted"
 
@@ -120,23 +121,23 @@ def member_fates(tables: LedgerTables) -> str:
         ORDER BY m.rowid"""
 
 
-def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, drop_non_procedures: bool) -> Query:
+def claim_fates(tables: LedgerTables, members: Table, newborn: NewbornRule | None, drop_non_procedures: bool) -> str:
     """SELECT the fate of every delivered claim, in the order of their rows: a step, RELEASED or UNACCOUNTED.
 
     Parameters
     ----------
     members
         `member_fates`.
-    newborn_days, drop_non_procedures
+    newborn, drop_non_procedures
         As for `eligible_claims`.
     """
     t = tables
-    newborn = "false" if newborn_days is None else f"NOT {is_no_newborn(t.claims, 'm', 'c')}"
+    of_newborn = "false" if newborn is None else f"NOT {is_no_newborn(newborn, 'm', 'c')}"
     no_procedure = f"{is_procedure('c', 'book')} IS NOT TRUE" if drop_non_procedures else "false"
-    sql = f"""
+    return f"""
         SELECT CASE
             WHEN f.fate IS NULL THEN '{UNACCOUNTED}'
-            WHEN e.claim_id IS NULL THEN CASE WHEN {newborn} THEN 'newborn'
+            WHEN e.claim_id IS NULL THEN CASE WHEN {of_newborn} THEN 'newborn'
                 WHEN {no_procedure} THEN 'no_procedure' ELSE '{UNACCOUNTED}' END
             WHEN f.fate = 'no_eligible_claim' AND {is_of(t.claims, alias="c.")} THEN '{UNACCOUNTED}'
             WHEN f.fate NOT IN ('suppression', '{RELEASED}') THEN f.fate
@@ -150,10 +151,9 @@ def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, 
         LEFT JOIN (SELECT claim_id FROM {t.held.sql} WHERE member_id IN (
             SELECT member_id FROM {members.sql} WHERE fate IN ('suppression', '{RELEASED}'))) AS h USING (claim_id)
         ORDER BY c.rowid"""
-    return Query(sql, () if newborn_days is None else (newborn_days,))
 
 
-def write_fates(fates: Table, found: Query, rows: Table) -> Table:
+def write_fates(fates: Table, found: str, rows: Table) -> Table:
     """Write the fate of each row of a delivered table, so that it stands at the place of its row.
 
     Parameters
@@ -170,8 +170,8 @@ def write_fates(fates: Table, found: Query, rows: Table) -> Table:
     """
     # As an enumeration, because all rows are grouped by their fates once for each column.
     steps = ", ".join(map(literal, dict.fromkeys((*CLAIM_STEPS, *MEMBER_STEPS, RELEASED, UNACCOUNTED))))
-    small = f"SELECT * REPLACE (fate::ENUM ({steps}) AS fate) FROM ({found.sql})"
-    written, delivered = write_table(fates, Query(small, found.parameters)), rows.count()
+    small = f"SELECT * REPLACE (fate::ENUM ({steps}) AS fate) FROM ({found})"
+    written, delivered = write_table(fates, small), rows.count()
     if written != delivered:
         raise StoreError(
             f"{delivered} rows of {rows.name} have {written} fates, because identifiers in the store are not unique; "
@@ -297,19 +297,6 @@ class ColumnClasses:
         sizes = domain.groupby("level_code")["value"].transform("nunique")
         values, there = domain["value"], domain["label"].notna()
         return cls(dict(zip(values[there], domain.loc[there, "label"], strict=True)), frozenset(values[sizes > 1].tolist()))
-
-
-def entropy(counts: np.ndarray) -> float:
-    """Shannon entropy in bits of a distribution given by counts (Shannon 1948); 0 for an empty one.
-
-    Examples
-    --------
-    >>> entropy(np.array([2, 2])), entropy(np.array([4, 0])), entropy(np.array([]))
-    (1.0, 0.0, 0.0)
-    """
-    counts = counts[counts > 0].astype(np.float64)
-    total = counts.sum()
-    return max(0.0, float(np.log2(total) - (counts * np.log2(counts)).sum() / total)) if total else 0.0
 
 
 def row_account(table: str, steps: Sequence[str], fates: Mapping[str, int], quarantined: int) -> list[tuple]:

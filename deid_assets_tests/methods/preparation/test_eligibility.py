@@ -57,7 +57,8 @@ class Delivery:
         return self.store.rows(self.query(opted_out, quarantined, kinds, **further))
 
     def kept_claims(self, newborn_days=28, drop_non_procedures=True):
-        query = eligibility.eligible_claims_query(self.members, self.claims, self.book, newborn_days, drop_non_procedures)
+        newborn = eligibility.newborn_rule(newborn_days, self.claims)
+        query = eligibility.eligible_claims_query(self.members, self.claims, self.book, newborn, drop_non_procedures)
         return {row[0] for row in self.store.rows(query)}
 
 
@@ -253,7 +254,7 @@ class TestEligibleClaims:
 
     def test_every_column_of_a_claim_is_kept(self, delivery):
         made = delivery([claim("c1", "m1", cpt="99213", diagnosis_2="4280")])
-        query = eligibility.eligible_claims_query(made.members, made.claims, made.book, 28, True)
+        query = eligibility.eligible_claims_query(made.members, made.claims, made.book, eligibility.NewbornRule(28, 3), True)
         assert made.store.rows(query) == made.store.rows(f"SELECT * FROM {made.claims.sql}")
 
 

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import StoreError
+from deid_assets.methods.lattice.information_loss import entropy
+from deid_assets.methods.preparation.eligibility import NewbornRule
 from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import (
     CLAIM_STEPS,
@@ -20,11 +22,10 @@ from deid_assets.methods.utility.ledger import (
     Form,
     LedgerTables,
     RowFates,
-    entropy,
     row_account,
     value_account,
 )
-from deid_assets.store.tables import Query, Table
+from deid_assets.store.tables import Table
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
@@ -69,13 +70,13 @@ def tables(store: SmallStore, **changes) -> LedgerTables:
 
 
 def claims_of(store: SmallStore, made: LedgerTables) -> dict[str, str]:
-    return by_claim(store, made, 28, True)
+    return by_claim(store, made, NewbornRule(28, 3), True)
 
 
 def by_claim(store: SmallStore, made: LedgerTables, *rules) -> dict[str, str]:
     """The fate of each claim, which is at its place."""
     members, claims = (Table(store.file, "tests", name) for name in ("member_fates", "claim_fates"))
-    ledger.write_fates(members, Query(ledger.member_fates(made)), made.members)
+    ledger.write_fates(members, ledger.member_fates(made), made.members)
     ledger.write_fates(claims, ledger.claim_fates(made, members, *rules), made.claims)
     return dict(store.rows(f"SELECT claim_id, fate FROM {made.claims.sql} POSITIONAL JOIN {claims.sql}"))
 
@@ -158,7 +159,7 @@ class TestRowFates:
         delivered = store.write("delivered", "SELECT n % 5 AS value FROM range(700_000) AS t(n)")
         fates = Table(store.file, "tests", "fates")
         found = "SELECT if(n % 5 < 3, 'sample', 'long_tail') AS fate FROM range(700_000) AS t(n) ORDER BY n"
-        ledger.write_fates(fates, Query(found), delivered)
+        ledger.write_fates(fates, found, delivered)
         released = store.table("released", "value INTEGER", [])
         found = RowFates(delivered, fates, released).followed_values(Followed("claims", "value"))
         assert sorted(found.itertuples(index=False, name=None)) == sorted(
