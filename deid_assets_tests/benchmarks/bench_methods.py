@@ -8,6 +8,8 @@ collect this file, whose name is no test's. What docs/benchmarks.md shows is pri
 it, in which all take turns and are held to agree.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -19,17 +21,18 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets_tests.benchmarks.flat import K as FLAT_K
 from deid_assets_tests.benchmarks.flat import random_table
 from deid_assets_tests.benchmarks.heritage_size import DIMENSIONS, NODES, K, heritage_size
-from deid_assets_tests.benchmarks.kernel_scale import KEY, WARM_UP, WARM_UP_KEY
+from deid_assets_tests.benchmarks.kernel_scale import KEY, WARM_UP, WARM_UP_KEY, keeping_no_draws
 from deid_assets_tests.methods.engines import each_engine, running_on
 
 EIGHT_BLOCKS = 8 * DRAWS_PER_BLOCK
 
 
 @pytest.fixture(scope="module")
-def computation() -> NodeComputation:
+def computation() -> Iterator[NodeComputation]:
     made = NodeComputation(heritage_size(), DIMENSIONS, K)
-    made.measure(NODES["finest"], WARM_UP_KEY, WARM_UP)  # Now no draw is kept between rounds.
-    return made
+    with keeping_no_draws():
+        made.measure(NODES["finest"], WARM_UP_KEY, WARM_UP)
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,12 @@
 
 import tracemalloc
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from unittest.mock import patch
 
 import numpy as np
 
-from deid_assets.methods.kernel import engine
-from deid_assets.methods.kernel.drawn_blocks import BLOCKS_KEPT
+from deid_assets.methods.kernel import drawn_blocks, engine
 from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -31,18 +32,22 @@ FULL_EFFORT = 1_000 * 10_000
 """Draws of a node at most: the paper's thousand times ten thousand."""
 NEAR = 1.004
 """MaxSup over the share of a node just below it: within half a per cent."""
-WARM_UP = BLOCKS_KEPT * DRAWS_PER_BLOCK
-"""So many draws of another stream leave no room for the ones that are timed: each round makes them again."""
+WARM_UP = 16 * DRAWS_PER_BLOCK
 BORDER = NODES["next to MaxSup"]
 ALONE = (4, 3, 2, 1)
 """A node whose share no other node comes near to."""
+
+
+def keeping_no_draws() -> AbstractContextManager:
+    """Each round makes its draws again."""
+    return patch.object(drawn_blocks, "BYTES_KEPT", 0)
 
 
 def flags_by(name: str, computation: NodeComputation, levels: Generalization, draws: int) -> Callable[[], np.ndarray]:
     """What measures a node with one engine, warmed up; gives (draws,) bool."""
 
     def measured(key: bytes = KEY, draws: int = draws) -> np.ndarray:
-        with running_on(name):
+        with running_on(name), keeping_no_draws():
             return computation.measure(levels, key, draws, keep_flags=True).flags
 
     measured(WARM_UP_KEY, WARM_UP)
@@ -55,7 +60,7 @@ def effort(computation: NodeComputation, rounds: int) -> None:
     head("engine", "processor seconds", "microseconds a draw", "two threads : one, time that passes")
     with Threads(2) as two:
         for name in engine.available_engines():
-            with running_on(name):
+            with running_on(name), keeping_no_draws():
                 computation.measure(BORDER, WARM_UP_KEY, WARM_UP)
                 spent, _ = processor_seconds(lambda: computation.measure(BORDER, SEARCH_KEY, FULL_EFFORT))
                 works = {

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 
 from deid_assets.methods.kernel import engine
-from deid_assets.methods.kernel.drawn_blocks import BLOCKS_KEPT
 from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -21,8 +20,8 @@ from deid_assets_tests.benchmarks.kernel_scale import KEY, megabytes
 from deid_assets_tests.benchmarks.timing import head, least_seconds, load, machine, row
 from deid_assets_tests.methods.engines import running_on
 
-DRAWS = BLOCKS_KEPT * DRAWS_PER_BLOCK
-"""As many as are kept."""
+DRAWS = 16 * DRAWS_PER_BLOCK
+"""All of them are kept after the first round."""
 EXACT = 8 * DRAWS_PER_BLOCK
 """Draws whose exact class sizes are counted; one batch."""
 

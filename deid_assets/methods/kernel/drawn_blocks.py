@@ -7,8 +7,10 @@ The members who match are counted part by part (methods#parts). Draws are made o
 count may still change go on to other parts, with all that these need: they know nothing but their bit-sets.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,8 +26,8 @@ from deid_assets.methods.kernel.member_index import (
 )
 from deid_assets.methods.population.longitudinal_data import LongitudinalData, truncated_targets
 
-BLOCKS_KEPT = 16
-"""Number of blocks cached between nodes: most nodes are decided on the first few."""
+BYTES_KEPT = 1 << 27
+"""Memory for draws that are cached between nodes."""
 UNDECIDED_AT_ONCE = 1 << 16
 """Draws about which another part is asked at a time: a few megabytes."""
 
@@ -40,21 +42,29 @@ class Batch:
         (B,) int64: position in the stream of each draw.
     knowledge
         The draws, sorted.
-    truncated, of_truncated
-        (T,) int64: positions of the draws whose target lost values to truncation; and these draws.
+    truncated
+        (T,) int64: positions of the draws whose target lost values to truncation.
     rows, lost
         Cached results by history and level: (P, B) int32 and (T,) bool.
+    is_kept
+        Whether the next node finds what is cached here.
     """
 
     order: np.ndarray
     knowledge: Knowledge
     truncated: np.ndarray
-    of_truncated: Knowledge
     rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
     lost: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    is_kept: bool = False
 
     def __len__(self) -> int:
         return len(self.order)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory used, in bytes."""
+        arrays = (self.order, self.truncated, *self.rows.copy().values(), *self.lost.copy().values())
+        return self.knowledge.nbytes + sum(array.nbytes for array in arrays)
 
     def in_stream_order(self, column: np.ndarray) -> np.ndarray:
         """Return a column of the sorted draws in the order in which they were drawn."""
@@ -140,8 +150,50 @@ class Counted:
     undecided: Undecided
 
 
+class _RecentStreams:
+    """The first requested batches of the streams used last, up to `BYTES_KEPT` bytes.
+
+    Nodes ask for the blocks of a stream from the first on, and most stop soon. So the first ones are worth most, and a batch
+    makes room for none of its own stream.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[bytes, dict[range, Batch]] = OrderedDict()
+
+    def __reduce__(self) -> tuple:
+        # A lock cannot be sent to another process, and batches are quick to make again.
+        return _RecentStreams, ()
+
+    def get(self, stream_key: bytes, blocks: range) -> Batch | None:
+        """Return a batch that was kept, or None. Once there is no room left, what is found about it is not kept with it."""
+        with self._lock:
+            if stream_key in self._kept:
+                self._kept.move_to_end(stream_key)
+            batch = self._kept.get(stream_key, {}).get(blocks)
+            if batch is None or self._nbytes < BYTES_KEPT:
+                return batch
+            return replace(batch, rows=dict(batch.rows), lost=dict(batch.lost), is_kept=False)
+
+    def offer(self, stream_key: bytes, blocks: range, batch: Batch) -> Batch:
+        """Keep a batch if there is room for it beside those of its own stream, and return it; older streams go."""
+        with self._lock:
+            own = self._kept.setdefault(stream_key, {})
+            self._kept.move_to_end(stream_key)
+            if _total_bytes(own) + batch.nbytes > BYTES_KEPT:
+                return batch
+            while self._nbytes + batch.nbytes > BYTES_KEPT:
+                self._kept.popitem(last=False)
+            own[blocks] = replace(batch, is_kept=True)
+            return own[blocks]
+
+    @property
+    def _nbytes(self) -> int:
+        return sum(_total_bytes(batches) for batches in self._kept.values())
+
+
 class DrawnBlocks:
-    """The draws of any stream over the released members of one population; the first requested blocks are cached.
+    """The draws of any stream over the released members of one population, some of them cached.
 
     It knows what all parts have in common, and is wherever a part is.
 
@@ -163,21 +215,19 @@ class DrawnBlocks:
             self._truncated |= truncated_targets(released, history)
         self._sorted = SortedTargets(released, self._group_of)
         self._own_counts: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        self._kept: dict[tuple[bytes, range], Batch] = {}
+        self._kept = _RecentStreams()
 
     def __getstate__(self) -> dict:
-        # The caches are quick to rebuild.
-        return self.__dict__ | {"_own_counts": {}, "_kept": {}}
+        # What was counted is quick to count again.
+        return self.__dict__ | {"_own_counts": {}}
 
     def batch(self, stream_key: bytes, blocks: range) -> Batch:
         """Return some blocks of a stream, sorted by the positions of members in the bit-sets: neighbors share memory."""
-        batch = self._kept.get((stream_key, blocks))
+        batch = self._kept.get(stream_key, blocks)
         if batch is None:
             order, knowledge = engine.chosen().draw_in_order(self._sorted, stream_key, blocks)
             truncated = np.flatnonzero(self._truncated[knowledge.targets])
-            batch = Batch(order, knowledge, truncated, knowledge.take(truncated))
-            if sum(len(kept) for _, kept in list(self._kept)) + len(blocks) <= BLOCKS_KEPT:
-                self._kept[stream_key, blocks] = batch
+            batch = self._kept.offer(stream_key, blocks, Batch(order, knowledge, truncated))
         return batch
 
     def begin(self, part: MemberPart, asked: Asked, blocks: range) -> Counted:
@@ -247,31 +297,32 @@ class DrawnBlocks:
         lost = np.zeros(len(batch), dtype=bool)
         for history, level in _kept(levels):
             if (history, level) not in batch.lost:
-                batch.lost[history, level] = self._lost_of_history(batch.of_truncated, history, level)
+                batch.lost[history, level] = self._lost_of_history(batch.knowledge, batch.truncated, history, level)
             lost[batch.truncated] |= batch.lost[history, level]
         return lost
 
     def lost_by(self, batch: Batch, draws: np.ndarray, levels: Levels) -> np.ndarray:
-        """Return `lost` for some draws only, given by their positions in the batch; nothing is cached."""
+        """Return `lost` for some draws only, given by their positions in the batch."""
+        if batch.is_kept:
+            return self.lost(batch, levels)[draws]
         lost = np.zeros(len(draws), dtype=bool)
         truncated = np.flatnonzero(self._truncated[batch.knowledge.targets[draws]])
-        knowledge = batch.knowledge.take(draws[truncated])
         for history, level in _kept(levels):
-            lost[truncated] |= self._lost_of_history(knowledge, history, level)
+            lost[truncated] |= self._lost_of_history(batch.knowledge, draws[truncated], history, level)
         return lost
 
-    def _lost_of_history(self, knowledge: Knowledge, history: int, level: int) -> np.ndarray:
-        """Return (draws,) bool, for targets who lost values to truncation; for all others D' equals D."""
+    def _lost_of_history(self, knowledge: Knowledge, draws: np.ndarray, history: int, level: int) -> np.ndarray:
+        """Return (D,) bool for some draws whose targets lost values to truncation; for all others D' equals D."""
         domain = self.data.history_domains[history]
-        values, occurrence, last = multiset(knowledge.codes[history], domain, level)
+        values, occurrence, last = multiset(knowledge.codes[history].take(draws, axis=1), domain, level)
         keys, counts = self._own(history, level)
         asked = np.flatnonzero(last)
-        wanted = (knowledge.targets * np.int64(domain.sizes[level]) + values).ravel()[asked]
+        wanted = (knowledge.targets[draws] * np.int64(domain.sizes[level]) + values).ravel()[asked]
         held = np.zeros(len(wanted), dtype=np.int64)
         if len(keys):
             place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             held = np.where(keys[place] == wanted, counts[place], 0)
-        lost = np.zeros(len(knowledge), dtype=bool)
+        lost = np.zeros(len(draws), dtype=bool)
         lost[(asked % len(lost))[held <= occurrence.ravel()[asked]]] = True
         return lost
 
@@ -285,6 +336,10 @@ class DrawnBlocks:
             keys = targets[owners] * np.int64(domain.sizes[level]) + values
             self._own_counts[history, level] = np.unique(keys, return_counts=True)
         return self._own_counts[history, level]
+
+
+def _total_bytes(batches: Mapping[range, Batch]) -> int:
+    return sum(batch.nbytes for batch in batches.values())
 
 
 def _joined(undecided: Sequence[Undecided]) -> Undecided:

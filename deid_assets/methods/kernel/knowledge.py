@@ -106,6 +106,11 @@ class Knowledge:
     def __len__(self) -> int:
         return len(self.targets)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory used, in bytes."""
+        return self.targets.nbytes + sum(codes.nbytes for codes in self.codes)
+
     def take(self, draws: np.ndarray) -> "Knowledge":
         """Return some of the draws, in that order."""
         return Knowledge(self.targets[draws], tuple(codes.take(draws, axis=1) for codes in self.codes))

@@ -226,7 +226,9 @@ class TestBrokenAttacks:
 
     def test_truncation_overlooked(self, monkeypatch):
         data, _ = middling_case()
-        monkeypatch.setattr(drawn_blocks.DrawnBlocks, "_lost_of_history", lambda self, known, *_: np.zeros(len(known), bool))
+        monkeypatch.setattr(
+            drawn_blocks.DrawnBlocks, "_lost_of_history", lambda self, _, draws, *__: np.zeros(len(draws), bool)
+        )
         assert checks.neighbors_of_canaries(data.released_only(), KEY).share < 1
 
     def test_picks_that_never_succeed(self, monkeypatch):

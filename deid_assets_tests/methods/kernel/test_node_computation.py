@@ -251,10 +251,49 @@ def test_results_do_not_depend_on_the_executor():
     assert np.array_equal(targets.flagged, computation.flagged_targets((0, 0), cases.KEY, draws).flagged)
 
 
-def test_blocks_beyond_those_kept_are_the_same(monkeypatch):
-    kept = middling_computation().measure((0, 0), cases.KEY, 20_000, keep_flags=True)
-    monkeypatch.setattr(drawn_blocks, "BLOCKS_KEPT", 0)
-    assert np.array_equal(middling_computation().measure((0, 0), cases.KEY, 20_000, keep_flags=True).flags, kept.flags)
+@each_engine
+@pytest.mark.parametrize("room", [0, 1 << 18, 1 << 20, 1 << 30])
+def test_results_do_not_depend_on_what_is_kept(monkeypatch, name, room):
+    with running_on(name):
+        first = [
+            middling_computation().measure((0, 0), key, 50_000, keep_flags=True).flags for key in (cases.KEY, cases.OTHER_KEY)
+        ]
+        monkeypatch.setattr(drawn_blocks, "BYTES_KEPT", room)
+        computation = middling_computation()
+        for _ in range(2):
+            again = [computation.measure((0, 0), key, 50_000, keep_flags=True).flags for key in (cases.KEY, cases.OTHER_KEY)]
+            assert np.array_equal(first, again)
+
+
+def test_draws_are_kept_until_there_is_no_room_and_make_room_for_other_streams(monkeypatch):
+    computation = middling_computation()
+    draws, blocks = computation._matching.draws, [range(first, first + 1) for first in range(3)]
+    monkeypatch.setattr(
+        drawn_blocks, "BYTES_KEPT", 2 * middling_computation()._matching.draws.batch(cases.KEY, blocks[0]).nbytes
+    )
+
+    def kept(key: bytes) -> list[bool]:
+        return [draws._kept.get(key, one) is not None for one in blocks]
+
+    for one in blocks:
+        draws.batch(cases.KEY, one)
+    assert kept(cases.KEY) == [True, True, False]
+    draws.batch(cases.OTHER_KEY, blocks[0])
+    assert (kept(cases.KEY), kept(cases.OTHER_KEY)) == ([False] * 3, [True, False, False])
+    assert len(pickle.loads(pickle.dumps(draws))._kept._kept) == 0
+
+
+def test_rows_are_kept_with_a_batch_only_where_there_is_room(monkeypatch):
+    draws = middling_computation()._matching.draws
+    batch = draws.batch(cases.KEY, range(1))
+    levels = tuple(0 for _ in draws.data.history_domains)
+    before = batch.nbytes
+    found = draws.rows(batch, levels)
+    assert batch.nbytes == before + found.nbytes
+    monkeypatch.setattr(drawn_blocks, "BYTES_KEPT", batch.nbytes)
+    coarser = (1, *levels[1:])
+    assert draws.rows(draws.batch(cases.KEY, range(1)), coarser).shape == found.shape
+    assert draws.batch(cases.KEY, range(1)).nbytes == before + found.nbytes
 
 
 @pytest.mark.parametrize("together", [1, 3])
