@@ -28,6 +28,8 @@ from deid_assets.methods.population.longitudinal_data import LongitudinalData, t
 
 BYTES_KEPT = 1 << 27
 """Memory for draws that are cached between nodes."""
+FEW = 2
+"""Where fewer than one in so many draws are to be matched, they are taken out of their batch."""
 UNDECIDED_AT_ONCE = 1 << 16
 """Draws about which another part is asked at a time: a few megabytes."""
 
@@ -230,13 +232,18 @@ class DrawnBlocks:
             batch = self._kept.offer(stream_key, blocks, Batch(order, knowledge, truncated))
         return batch
 
-    def begin(self, part: MemberPart, asked: Asked, blocks: range) -> Counted:
-        """Make some blocks of a stream, and count the members of one part who match each draw."""
+    def begin(self, part: MemberPart, asked: Asked, blocks: range, known: np.ndarray | None = None) -> Counted:
+        """Make some blocks of a stream, and count the members of one part who match each draw.
+
+        `known` are bits of draws, in the order of the stream, that need not be counted; their sizes mean nothing.
+        """
         batch = self.batch(asked.stream_key, blocks)
         cell = self._groups.cells(asked.demographics)[self._group_of[batch.knowledge.targets]]
         is_last = part.members == self._groups.members
         sizes, exempt, undecided = [], [], []
         flagged = np.zeros(len(batch), dtype=bool)
+        if known is not None:
+            flagged |= np.unpackbits(known, count=len(batch)).view(bool)[batch.order]
         for number, (histories, exempt_at) in enumerate(asked.scenarios):
             lost = self.lost(batch, exempt_at)
             own = np.where(lost | flagged, TOO_RARE, cell)
@@ -265,13 +272,21 @@ class DrawnBlocks:
     def matching_members(self, part: MemberPart, batch: Batch, cell: np.ndarray, levels: Levels, asked: Asked) -> np.ndarray:
         """Return (B,) int32: number of a part's members in each draw's cell who match it, with histories at these levels."""
         chosen, cells = engine.chosen(), part.cells(asked.demographics, self._groups)
+        there = np.flatnonzero(cell != TOO_RARE)
+        some = there if FEW * len(there) < len(cell) else slice(None)
+        own = cell[some]
+        found = np.zeros(len(cell), dtype=np.int32)
         if chosen.matching_knowledge is None:
-            return chosen.matching_members(part, cells, cell, self.rows(batch, levels), asked.limit)
-        known = [
-            (batch.knowledge.codes[h], self.data.history_domains[h].levels[level], self._numbers.of[h, level])
-            for h, level in _kept(levels)
-        ]
-        return chosen.matching_knowledge(part, cells, cell, known, asked.limit)
+            rows = self.rows(batch, levels)[:, some]
+            found[some] = chosen.matching_members(part, cells, own, rows, asked.limit)
+        else:
+            codes = batch.knowledge.codes
+            known = [
+                (codes[h][:, some], self.data.history_domains[h].levels[level], self._numbers.of[h, level])
+                for h, level in _kept(levels)
+            ]
+            found[some] = chosen.matching_knowledge(part, cells, own, known, asked.limit)
+        return found
 
     def rows(self, batch: Batch, levels: Levels) -> np.ndarray:
         """Return (slots, B) int32: the rows needed for each draw's knowledge, with histories at these levels."""

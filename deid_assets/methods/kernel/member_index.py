@@ -13,7 +13,7 @@ once (methods#node-risk). One row per (history, level, v, c) therefore serves ev
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
@@ -258,10 +258,8 @@ class MemberIndex:
         self.group_of = np.empty_like(group_at)
         self.group_of[order] = group_at
         self._members = [order[number::parts] for number in range(parts)]
-        values = _HeldValues(held, history_domains, most)
-        wanted = [(h, level) for h, chosen in enumerate(levels) for level in sorted(set(chosen))]
-        supports = {row: np.sum([values.support(*row, members) for members in self._members], axis=0) for row in wanted}
-        self.rows = _numbered(supports, most, max(1, least_row))
+        values = _HeldValues(held, history_domains, tuple(tuple(sorted(set(chosen))) for chosen in levels), most)
+        self.rows = _numbered(values.supports(self._members), most, max(1, least_row))
         self.parts = tuple(
             MemberPart(number, parts, group_at[number::parts].copy(), values.bits(self.rows, members))
             for number, members in enumerate(self._members)
@@ -293,17 +291,21 @@ class MemberIndex:
 class _HeldValues:
     """How often members have the values of their histories, up to `most` times."""
 
-    def __init__(self, held: Sequence[Histories], domains: Sequence[Domain], most: int):
-        self._held, self._domains, self._most = held, domains, most
+    def __init__(self, held: Sequence[Histories], domains: Sequence[Domain], levels: tuple[tuple[int, ...], ...], most: int):
+        self._held, self._domains, self._levels, self._most = held, domains, levels, most
 
-    def support(self, history: int, level: int, members: np.ndarray) -> np.ndarray:
-        """Return (values, most) int64: how many of these members have value v at least c times, at [v, c - 1]."""
-        support = np.zeros((self._domains[history].sizes[level], self._most), dtype=np.int64)
-        for chunk in _chunks(len(support), len(members)):
-            counts = self._counts(history, level, members[chunk])
-            for c in range(1, min(self._most, int(counts.max(initial=0))) + 1):
-                support[:, c - 1] += np.count_nonzero(counts >= c, axis=1)
-        return support
+    def supports(self, parts: Sequence[np.ndarray]) -> dict[tuple[int, int], np.ndarray]:
+        """Return (values, most) int64 for each history and level: how many members of all parts have v at least c times."""
+        supports = {
+            (history, level): np.zeros((self._domains[history].sizes[level], self._most), dtype=np.int64)
+            for history, levels in enumerate(self._levels)
+            for level in levels
+        }
+        for members in parts:
+            for row, _, counts in self._counts(members):
+                for c in range(1, min(self._most, int(counts.max(initial=0))) + 1):
+                    supports[row][:, c - 1] += np.count_nonzero(counts >= c, axis=1)
+        return supports
 
     def bits(self, rows: RowNumbers, members: np.ndarray) -> np.ndarray:
         """Return the bit-sets of these members, in their order (`MemberPart.bits`)."""
@@ -312,20 +314,41 @@ class _HeldValues:
         octets = bits.view(np.uint8).reshape(stored, blocks_of(len(members)) * BITS // 8)
         # The last block is rarely full; bits after the last member belong to nobody.
         octets[:, len(members) // 8 :] = 0
-        for (history, level), numbers in rows.of.items():
-            for chunk in _chunks(len(numbers), len(members)):
-                counts = self._counts(history, level, members[chunk])
-                where = slice(chunk.start // 8, -(-chunk.stop // 8))
-                for c in range(1, self._most + 1):
-                    values = np.flatnonzero(numbers[:, c - 1] != TOO_RARE)
-                    holds = counts[values] >= c
-                    octets[numbers[values, c - 1], where] = np.packbits(holds, axis=1, bitorder="little")
+        for row, chunk, counts in self._counts(members):
+            numbers, where = rows.of[row], slice(chunk.start // 8, -(-chunk.stop // 8))
+            for c in range(1, self._most + 1):
+                values = np.flatnonzero(numbers[:, c - 1] != TOO_RARE)
+                holds = counts[values] >= c
+                octets[numbers[values, c - 1], where] = np.packbits(holds, axis=1, bitorder="little")
         return bits
 
-    def _counts(self, history: int, level: int, members: np.ndarray) -> np.ndarray:
-        """Return (values, members) uint8: how often each member has each value, at most 255."""
-        counts = member_value_counts(self._held[history], members, self._domains[history], level)
-        return np.minimum(counts, 255).astype(np.uint8)
+    def _counts(self, members: np.ndarray) -> Iterator[tuple[tuple[int, int], slice, np.ndarray]]:
+        """Yield, for each history and level and some of these members at a time, how often each has each value.
+
+        Claims are read for the finest level; the counts at others are sums of its counts.
+
+        Yields
+        ------
+        row, chunk, counts
+            The history and the level, the positions of the members, and (values, members) uint8, at most 255.
+        """
+        for history, levels in enumerate(self._levels):
+            if not levels:
+                continue
+            domain, (finest, *coarser) = self._domains[history], levels
+            for chunk in _chunks(domain.sizes[finest], len(members)):
+                counts = _at_most_255(member_value_counts(self._held[history], members[chunk], domain, finest))
+                yield (history, finest), chunk, counts
+                for level in coarser:
+                    sums = np.zeros((domain.sizes[level], counts.shape[1]), dtype=np.int32)
+                    # Every value of the finest level is in one class of a coarser one.
+                    for value, in_class in dict(zip(domain.levels[finest], domain.levels[level], strict=True)).items():
+                        sums[in_class] += counts[value]
+                    yield (history, level), chunk, _at_most_255(sums)
+
+
+def _at_most_255(counts: np.ndarray) -> np.ndarray:
+    return np.minimum(counts, 255).astype(np.uint8)
 
 
 def _chunks(values: int, members: int) -> Iterable[slice]:

@@ -37,7 +37,7 @@ then to two, four and so on, until it is large enough or every part was asked.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -48,6 +48,7 @@ from deid_assets.methods.kernel.class_size import NO_LIMIT
 from deid_assets.methods.kernel.drawn_blocks import Asked, DrawnBlocks
 from deid_assets.methods.kernel.executor import Threads, answers
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draws_of_targets, targets_of
+from deid_assets.methods.kernel.known_flags import KnownFlags
 from deid_assets.methods.kernel.member_index import Levels, MemberIndex
 from deid_assets.methods.population.longitudinal_data import (
     Dimension,
@@ -125,10 +126,11 @@ class TargetFlags:
 
 @dataclass(frozen=True, eq=False)
 class _Matching:
-    """The draws, and the bit-sets with which they are matched."""
+    """The draws, the bit-sets with which they are matched, and the flags that are known with one exemption for all nodes."""
 
     index: MemberIndex
     draws: DrawnBlocks
+    flags: KnownFlags = field(default_factory=KnownFlags)
 
 
 class NodeComputation:
@@ -326,7 +328,7 @@ class NodeComputation:
 
     def running_counts(self, node: Sequence[int], stream_key: bytes, blocks: int) -> Iterator[tuple[int, int, int]]:
         """Yield flagged, exempt and total draws after each block; the caller stops when it has enough."""
-        flags_of = partial(self._flags_of_batch, self._matching, self._asked(node, stream_key, "once", self.k))
+        flags_of = self._flags_on_lattice(node, stream_key, "once")
         flagged = exempt = done = 0
         while done < blocks:
             # Look ahead by a quarter of the blocks done, or by all of them with an executor; no more work can be wasted.
@@ -352,7 +354,7 @@ class NodeComputation:
 
         Suppressing them is judged on fresh draws only: on the same draws nothing is left to flag (methods#suppression).
         """
-        flags_of = partial(self._flags_of_batch, self._matching, self._asked(node, stream_key, exemption, self.k))
+        flags_of = self._flags_on_lattice(node, stream_key, exemption)
         targets = len(self.data.targets)
         total = np.zeros((2, targets), dtype=np.int64)
         batches = _batches(draws, self.data.members // self._parts)
@@ -407,6 +409,30 @@ class NodeComputation:
         scenarios = tuple((known, known if exemption == "literal" else coarsest(known)) for known in knows)
         return Asked(stream_key, levels.demographics, scenarios, limit)
 
+    def _flags_on_lattice(
+        self, node: Sequence[int] | Generalization[int | None], stream_key: bytes, exemption: Exemption
+    ) -> Callable[[range], tuple[np.ndarray, np.ndarray]]:
+        """Return what finds the flags and exemptions of some blocks, and matches only draws whose flag no measured node tells.
+
+        The measurements that gate do not use it.
+        """
+        levels, asked = self._levels(node), self._asked(node, stream_key, exemption, self.k)
+        every = tuple(level for level in (*levels.demographics, *levels.histories) if level is not None)
+        if exemption != "once" or len(every) < len(levels.demographics) + len(levels.histories):
+            return partial(self._flags_of_batch, self._matching, asked)
+        return partial(self._flags_with_known, self._matching, asked, every)
+
+    def _flags_with_known(
+        self, matching: _Matching, asked: Asked, levels: tuple[int, ...], blocks: range
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `_flags_of_batch`, at a node of the lattice."""
+        implied, cleared = matching.flags.implied(asked.stream_key, levels, blocks, DRAWS_PER_BLOCK)
+        known = implied | cleared
+        sizes, exempt = self._counted(matching, asked, blocks, np.packbits(known))
+        flags = np.where(known, implied, np.logical_or.reduce(~exempt & (sizes < asked.limit)))
+        matching.flags.learn(asked.stream_key, levels, blocks, flags)
+        return flags, np.logical_and.reduce(exempt)
+
     def _flags_of_batch(self, matching: _Matching, asked: Asked, blocks: range) -> tuple[np.ndarray, np.ndarray]:
         """Run steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
         sizes, exempt = self._counted(matching, asked, blocks)
@@ -419,13 +445,18 @@ class NodeComputation:
         all_exempt = np.logical_and.reduce(exempt)
         return np.where(all_exempt, np.int32(0), smallest), all_exempt
 
-    def _counted(self, matching: _Matching, asked: Asked, blocks: range) -> tuple[np.ndarray, np.ndarray]:
-        """Return class sizes and exemptions of some blocks, (scenarios, B) int32 and bool, in the order of the stream."""
+    def _counted(
+        self, matching: _Matching, asked: Asked, blocks: range, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return class sizes and exemptions of some blocks, (scenarios, B) int32 and bool, in the order of the stream.
+
+        The sizes of draws whose bit in `known` is set mean nothing; their exemptions are right.
+        """
         ask = answers if self.executor is None else self.executor.answers
         parts, draws = matching.index.parts, matching.draws
         begin = blocks.start // len(blocks) % len(parts)
         parts = parts[begin:] + parts[:begin]
-        (counted,) = ask(draws.begin, parts[:1], asked, blocks)
+        (counted,) = ask(draws.begin, parts[:1], asked, blocks, known)
         sizes, undecided, done = counted.sizes.copy(), counted.undecided, 1  # what a worker sent cannot be written to
         while len(undecided) and done < len(parts):
             # To one more part, then to two, four and so on.

@@ -15,6 +15,7 @@ from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, abs
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData, generalization_at, top_node
 from deid_assets.methods.statistics.confidence import range_on_fresh_trials
+from deid_assets.methods.statistics.numbering import numbered_together
 from deid_assets.methods.statistics.streams import generator_of
 
 Node = tuple[int, ...]
@@ -249,14 +250,13 @@ class OtherGates:
         columns = self._demographics(node)
         if self.claim_bins is not None:
             columns += list(self.claim_bins.T)
-        _, class_of, sizes = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True, return_counts=True)
-        left = sizes[class_of.reshape(-1)[self.sampled[~suppressed]]]
+        class_of = numbered_together(columns)
+        left = np.bincount(class_of)[class_of[self.sampled[~suppressed]]]
         return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
 
     def _demographic_class(self, node: Node) -> np.ndarray:
         """Return (N,) int: the demographic class of every delivered member, numbered from 0."""
-        _, class_of = np.unique(np.stack(self._demographics(node), axis=1), axis=0, return_inverse=True)
-        return class_of.reshape(-1)
+        return numbered_together(self._demographics(node))
 
     def _demographics(self, node: Node) -> list[np.ndarray]:
         """Return (N,) int for each member-level column: the class of every delivered member at the node's level."""

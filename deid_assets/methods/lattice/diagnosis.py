@@ -23,6 +23,7 @@ from deid_assets.methods.lattice.choice import HIGH_RISK, Judge, choose_generali
 from deid_assets.methods.lattice.members_needed import members_needed
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData, top_node
+from deid_assets.methods.statistics.numbering import numbered_together
 
 COLUMNS = ("kind", "what", "share", "threshold", "suppressed", "against", "would_pass", "change")
 _CLAIM_BANDS = ((1, 1), (2, 5), (6, 20), (21, 100), (101, None))
@@ -266,12 +267,13 @@ class _Remedies:
             return None
         members, _ = self._places(change)
         top, domains = computation.top.demographics, computation.data.demographic_domains
-        delivered = np.stack([domains[i].levels[top[i]][other_gates.delivered[:, i]] for i in members], axis=1)
+        columns = [domains[i].levels[top[i]][other_gates.delivered[:, i]] for i in members]
+        delivered = np.stack(columns, axis=1)
         gates = replace(other_gates, data=self._left(change).data, dimensions=(), delivered=delivered)
         if gates.claim_bins is None or len(members) == len(self.columns.members):
             return gates
         # Under the changed policy claims are truncated within fewer, larger classes: bins too small now may merge.
-        classes = np.unique(delivered, axis=0, return_inverse=True)[1].reshape(-1)
+        classes = numbered_together(columns)
         key = self.judge.keys("bins cut again")
         none_is_told = not gates.claim_bins[gates.sampled].all()
         joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, key, none_is_told)

@@ -1,5 +1,7 @@
 """Numbers of values, recoded without gaps."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -27,3 +29,30 @@ def renumbered(codes: np.ndarray) -> np.ndarray:
     used = np.zeros(top, dtype=bool)
     used[codes] = True
     return (np.cumsum(used) - 1)[codes]
+
+
+def numbered_together(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Number rows of several columns as 0, 1, ..., in their lexicographic order; equal rows share a number.
+
+    Parameters
+    ----------
+    columns
+        At least one, each (n,) integers from 0.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n,) int64.
+
+    Examples
+    --------
+    >>> numbered_together([np.array([1, 0, 1, 1]), np.array([7, 9, 5, 7])]).tolist()
+    [2, 0, 1, 2]
+    """
+    first, *others = columns
+    numbers = renumbered(first)
+    for column in others:
+        # There are at most n numbers on either side, so that the product fits.
+        own = renumbered(column)
+        numbers = renumbered(numbers * (own.max(initial=0) + 1) + own)
+    return numbers

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.kernel import drawn_blocks, knowledge, node_computation
+from deid_assets.methods.kernel import drawn_blocks, knowledge, known_flags, node_computation
 from deid_assets.methods.kernel.executor import Threads
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -26,6 +26,7 @@ from deid_assets_tests.methods import cases, oracle
 from deid_assets_tests.methods.engines import each_engine, running_on
 from deid_assets_tests.methods.oracle import Person
 
+STREAMS = [cases.KEY, cases.OTHER_KEY]
 TOY_DOMAINS = (cases.flat(2),), (cases.flat(3), cases.flat(3))
 
 
@@ -143,6 +144,37 @@ def test_flags_never_appear_on_the_way_up(case, less):
         }
     for lower, upper in ((a, b) for a in flags for b in flags if below_or_equal(a, b)):
         assert not np.any(flags[upper] & ~flags[lower])
+
+
+@each_engine
+@given(case=st.one_of(cases.cases(), st.integers(0, 2**32 - 1).map(cases.rich_case)), data=st.data())
+@settings(max_examples=examples.of(200), deadline=None)
+def test_flags_on_a_lattice_are_those_of_a_node_measured_alone(name, case, data):
+    people, demographic_domains, history_domains, dimensions, k = case
+    given_data = cases.data_of(people, demographic_domains, history_domains)
+    given_data = given_data.known_as(data.draw(st.just(EVERYTHING) | knowing_less(len(history_domains))))
+    nodes = data.draw(st.lists(st.sampled_from(all_nodes([d.levels - 1 for d in dimensions])), min_size=1, max_size=8))
+    short = cases.small_parts(data.draw(st.sampled_from([1, 4, 99])))
+    with cases.short_blocks(), short, running_on(name), Threads(2) as executor, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(known_flags, "BYTES_KEPT", data.draw(st.sampled_from([0, 16, 64, 1 << 20])))
+        patch.setattr(known_flags, "NEAREST", data.draw(st.sampled_from([1, 2, 8])))
+        on_lattice = NodeComputation(given_data, dimensions, k).on(executor)
+        for node in nodes:
+            stream, exemption = data.draw(st.tuples(st.sampled_from(STREAMS), st.sampled_from(["once", "once", "literal"])))
+            levels = on_lattice.generalization(node, *data.draw(st.sampled_from([(), ((), [0]), ([0], ())])))
+            blocks = data.draw(st.integers(1, 5))
+            alone = NodeComputation(given_data, dimensions, k).on(executor)
+            whole = alone.measure(node, stream, 64 * blocks, keep_flags=True)
+            counts = list(on_lattice.running_counts(node, stream, blocks))
+            by_block = whole.flags.reshape(blocks, 64).sum(axis=1)
+            assert [flagged for flagged, _, _ in counts] == np.cumsum(by_block).tolist()
+            assert counts[-1] == (whole.flagged, whole.exempt, whole.draws)
+            draws = data.draw(st.integers(1, 64 * blocks))
+            measured = alone.measure(levels, stream, draws, exemption, keep_flags=True)
+            targets = alone.data, stream, range(-(-draws // 64))
+            found = on_lattice.flagged_targets(levels, stream, draws, exemption)
+            wanted = np.bincount(knowledge.targets_of(*targets)[:draws][measured.flags], minlength=len(alone.data.targets))
+            assert found.flagged.tolist() == wanted.tolist()
 
 
 def test_toy_flag_probabilities_by_enumeration():
