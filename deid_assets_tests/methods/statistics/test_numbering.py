@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deid_assets.methods.statistics.numbering import renumbered
+from deid_assets.methods.statistics.numbering import numbered_together, renumbered
 
 
 @pytest.mark.parametrize("largest", [1, 50, 10**12])
@@ -11,3 +11,11 @@ from deid_assets.methods.statistics.numbering import renumbered
 def test_values_are_numbered_in_their_own_order(largest, rows):
     codes = np.random.default_rng(rows).integers(0, largest, rows)
     assert np.array_equal(renumbered(codes), np.unique(codes, return_inverse=True)[1])
+
+
+@pytest.mark.parametrize("largest", [1, 3, 10**12])
+@pytest.mark.parametrize("columns", [1, 2, 9])
+@pytest.mark.parametrize("rows", [0, 1, 400])
+def test_rows_are_numbered_in_lexicographic_order(largest, columns, rows):
+    codes = np.random.default_rng(rows).integers(0, largest, (rows, columns))
+    assert np.array_equal(numbered_together(list(codes.T)), np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1))
