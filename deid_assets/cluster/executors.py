@@ -7,9 +7,10 @@ A population consists of parts (methods#parts). A worker gets the bit-sets of th
 parts have in common. The environment variable DEID_PARTS asks for another number of parts.
 
 Data that leaves this process is restricted: encoded demographics and histories of the delivered population, without
-identifiers, and the keys of random streams. Exemptions, class sizes and what is known in single draws come back. The data
-goes through the scheduler into the memory of workers; workers that could move it to disk are refused. Anyone who can
-reach the scheduler can read it: a cluster belongs to those who may see the restricted store.
+identifiers, the keys of random streams, and in a search bits that tell which draws are decided. Exemptions, class sizes and
+what is known in single draws come back. The data goes through the scheduler into the memory of workers; workers that could
+move it to disk are refused. Anyone who can reach the scheduler can read it: a cluster belongs to those who may see the
+restricted store.
 
 If a worker dies, another repeats its work, which only costs time. If a cluster is gone, an error is raised after a
 bounded time. There is no fallback to threads, and no measurement ends with only part of its draws.

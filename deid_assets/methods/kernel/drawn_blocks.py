@@ -26,8 +26,8 @@ from deid_assets.methods.kernel.member_index import (
 )
 from deid_assets.methods.population.longitudinal_data import LongitudinalData, truncated_targets
 
-BYTES_KEPT = 1 << 27
-"""Memory for draws that are cached between nodes."""
+BYTES_KEPT = 1 << 26
+"""Memory for the draws of a search that are cached between nodes."""
 FEW = 2
 """Where fewer than one in so many draws are to be matched, they are taken out of their batch."""
 UNDECIDED_AT_ONCE = 1 << 16
@@ -168,7 +168,10 @@ class _RecentStreams:
         return _RecentStreams, ()
 
     def get(self, stream_key: bytes, blocks: range) -> Batch | None:
-        """Return a batch that was kept, or None. Once there is no room left, what is found about it is not kept with it."""
+        """Return a batch that was kept, or None.
+
+        Rows that are looked up for it are cached with it, as long as there is room; then they are the caller's own.
+        """
         with self._lock:
             if stream_key in self._kept:
                 self._kept.move_to_end(stream_key)
@@ -184,7 +187,7 @@ class _RecentStreams:
             self._kept.move_to_end(stream_key)
             if _total_bytes(own) + batch.nbytes > BYTES_KEPT:
                 return batch
-            while self._nbytes + batch.nbytes > BYTES_KEPT:
+            while self._nbytes + batch.nbytes > BYTES_KEPT and len(self._kept) > 1:
                 self._kept.popitem(last=False)
             own[blocks] = replace(batch, is_kept=True)
             return own[blocks]
@@ -223,21 +226,26 @@ class DrawnBlocks:
         # What was counted is quick to count again.
         return self.__dict__ | {"_own_counts": {}}
 
-    def batch(self, stream_key: bytes, blocks: range) -> Batch:
-        """Return some blocks of a stream, sorted by the positions of members in the bit-sets: neighbors share memory."""
+    def batch(self, stream_key: bytes, blocks: range, keep: bool = False) -> Batch:
+        """Return some blocks of a stream, sorted by the positions of members in the bit-sets: neighbors share memory.
+
+        `keep` caches them for the next node that asks for them.
+        """
         batch = self._kept.get(stream_key, blocks)
         if batch is None:
             order, knowledge = engine.chosen().draw_in_order(self._sorted, stream_key, blocks)
             truncated = np.flatnonzero(self._truncated[knowledge.targets])
-            batch = self._kept.offer(stream_key, blocks, Batch(order, knowledge, truncated))
+            batch = Batch(order, knowledge, truncated)
+            batch = self._kept.offer(stream_key, blocks, batch) if keep else batch
         return batch
 
     def begin(self, part: MemberPart, asked: Asked, blocks: range, known: np.ndarray | None = None) -> Counted:
         """Make some blocks of a stream, and count the members of one part who match each draw.
 
-        `known` are bits of draws, in the order of the stream, that need not be counted; their sizes mean nothing.
+        `known` is given in a search, which asks for the same draws at the next node: bits of the draws, in the order of the
+        stream, that need not be counted. Their sizes mean nothing.
         """
-        batch = self.batch(asked.stream_key, blocks)
+        batch = self.batch(asked.stream_key, blocks, keep=known is not None)
         cell = self._groups.cells(asked.demographics)[self._group_of[batch.knowledge.targets]]
         is_last = part.members == self._groups.members
         sizes, exempt, undecided = [], [], []
@@ -273,19 +281,24 @@ class DrawnBlocks:
         """Return (B,) int32: number of a part's members in each draw's cell who match it, with histories at these levels."""
         chosen, cells = engine.chosen(), part.cells(asked.demographics, self._groups)
         there = np.flatnonzero(cell != TOO_RARE)
-        some = there if FEW * len(there) < len(cell) else slice(None)
-        own = cell[some]
+        if FEW * len(there) > len(cell):
+            there = np.arange(len(cell))
+        own, all_asked = cell[there], len(there) == len(cell)
+
+        def asked_of(column: np.ndarray) -> np.ndarray:
+            return column if all_asked else column.take(there, axis=1)
+
         found = np.zeros(len(cell), dtype=np.int32)
         if chosen.matching_knowledge is None:
-            rows = self.rows(batch, levels)[:, some]
-            found[some] = chosen.matching_members(part, cells, own, rows, asked.limit)
+            rows = asked_of(self.rows(batch, levels))
+            found[there] = chosen.matching_members(part, cells, own, rows, asked.limit)
         else:
             codes = batch.knowledge.codes
             known = [
-                (codes[h][:, some], self.data.history_domains[h].levels[level], self._numbers.of[h, level])
+                (asked_of(codes[h]), self.data.history_domains[h].levels[level], self._numbers.of[h, level])
                 for h, level in _kept(levels)
             ]
-            found[some] = chosen.matching_knowledge(part, cells, own, known, asked.limit)
+            found[there] = chosen.matching_knowledge(part, cells, own, known, asked.limit)
         return found
 
     def rows(self, batch: Batch, levels: Levels) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""What the flags of draws at measured nodes tell of other nodes, so that most draws need no matching there.
+"""What the flags of draws at measured nodes tell of other nodes, so that most draws of a search need no matching there.
 
 Coarsening keeps who matches: a draw that finds enough members at a node finds them at every coarser one, and a draw that finds
-too few does so at every finer one (methods#node-risk). This holds where one exemption serves the whole lattice. A search asks
-for the same draws at every node, so that only those are matched whose flag no related node tells.
+too few does so at every finer one. This holds where one exemption serves the whole lattice. A search asks for the same draws at
+every node, so that only those are matched whose flag no related node tells (methods#what-nodes-tell-each-other).
 """
 
 import threading
@@ -11,19 +11,32 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-BYTES_KEPT = 1 << 26
+BYTES_KEPT = 1 << 25
 """Memory for flags: one bit for each draw at each node."""
 NEAREST = 8
 """So many related nodes are asked on either side, the nearest by height: others tell little more."""
 
 
 @dataclass(eq=False)
+class _Block:
+    """The nodes at which a block of draws was measured, by number, and its flags there, as bits."""
+
+    nodes: list[int] = field(default_factory=list)
+    flags: list[np.ndarray] = field(default_factory=list)
+
+    def of(self, related: np.ndarray, apart: np.ndarray) -> list[np.ndarray]:
+        """Return the flags at the nearest related nodes; both (M,), by the numbers of nodes."""
+        nodes = np.array(self.nodes, dtype=np.int64)
+        some = np.flatnonzero(related[nodes])
+        return [self.flags[one] for one in some[np.argsort(apart[nodes[some]], kind="stable")[:NEAREST]]]
+
+
+@dataclass(eq=False)
 class _Stream:
-    """The flags of the draws of one stream: for each block, the nodes at which it was measured, and its flags there."""
+    """The flags of the draws of one stream: the levels of each measured node, and its blocks."""
 
     numbers: dict[tuple[int, ...], int] = field(default_factory=dict)
-    nodes: dict[int, list[int]] = field(default_factory=dict)
-    flags: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    blocks: dict[int, _Block] = field(default_factory=dict)
     nbytes: int = 0
 
 
@@ -36,10 +49,6 @@ class KnownFlags:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._streams: OrderedDict[bytes, _Stream] = OrderedDict()
-
-    def __reduce__(self) -> tuple:
-        # A lock cannot be sent to another process, where draws are matched but no flag is kept.
-        return KnownFlags, ()
 
     def implied(self, stream_key: bytes, levels: tuple[int, ...], blocks: range, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Return what is implied of the draws of some blocks at a node.
@@ -62,20 +71,17 @@ class KnownFlags:
         flagged, cleared = np.zeros((2, len(blocks), size), dtype=bool)
         with self._lock:
             stream = self._streams.get(stream_key)
-            if stream is None or not stream.numbers:
-                return flagged.ravel(), cleared.ravel()
-            self._streams.move_to_end(stream_key)
-            measured = np.array(list(stream.numbers)) - np.array(levels)
-            apart = measured.sum(axis=1)
-            finer, coarser = (measured <= 0).all(axis=1), (measured >= 0).all(axis=1)
-            for at, block in enumerate(blocks):
-                nodes, flags = np.array(stream.nodes.get(block, []), dtype=np.int64), stream.flags.get(block, [])
-                for related, told, joined in ((coarser, flagged, np.bitwise_or), (finer, cleared, np.bitwise_and)):
-                    some = np.flatnonzero(related[nodes])
-                    some = some[np.argsort(np.abs(apart[nodes[some]]), kind="stable")[:NEAREST]]
-                    if len(some):
-                        bits = joined.reduce([flags[one] for one in some])
-                        told[at] = np.unpackbits(bits, count=size) != (joined is np.bitwise_and)
+            if stream is not None and stream.numbers:
+                self._streams.move_to_end(stream_key)
+                distance = np.array(list(stream.numbers)) - np.array(levels)
+                finer, coarser = (distance <= 0).all(axis=1), (distance >= 0).all(axis=1)
+                apart = np.abs(distance.sum(axis=1))
+                for at, number in enumerate(blocks):
+                    block = stream.blocks.get(number, _Block())
+                    if above := block.of(coarser, apart):
+                        flagged[at] = np.unpackbits(np.bitwise_or.reduce(above), count=size)
+                    if below := block.of(finer, apart):
+                        cleared[at] = ~np.unpackbits(np.bitwise_and.reduce(below), count=size).view(bool)
         return flagged.ravel(), cleared.ravel()
 
     def learn(self, stream_key: bytes, levels: tuple[int, ...], blocks: range, flags: np.ndarray) -> None:
@@ -88,8 +94,10 @@ class KnownFlags:
                 return
             while sum(one.nbytes for one in self._streams.values()) + packed.nbytes > BYTES_KEPT:
                 self._streams.popitem(last=False)
-            stream.nbytes += packed.nbytes
-            number = stream.numbers.setdefault(levels, len(stream.numbers))
-            for block, of_block in zip(blocks, packed, strict=True):
-                stream.nodes.setdefault(block, []).append(number)
-                stream.flags.setdefault(block, []).append(of_block)
+            node = stream.numbers.setdefault(levels, len(stream.numbers))
+            for number, bits in zip(blocks, packed, strict=True):
+                block = stream.blocks.setdefault(number, _Block())
+                if node not in block.nodes:
+                    block.nodes.append(node)
+                    block.flags.append(bits)
+                    stream.nbytes += bits.nbytes

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -325,7 +326,7 @@ class _HeldValues:
     def _counts(self, members: np.ndarray) -> Iterator[tuple[tuple[int, int], slice, np.ndarray]]:
         """Yield, for each history and level and some of these members at a time, how often each has each value.
 
-        Claims are read for the finest level; the counts at others are sums of its counts.
+        Claims are read for the finest level; the counts at each other are sums of those at the one below.
 
         Yields
         ------
@@ -335,16 +336,20 @@ class _HeldValues:
         for history, levels in enumerate(self._levels):
             if not levels:
                 continue
-            domain, (finest, *coarser) = self._domains[history], levels
+            domain, finest = self._domains[history], levels[0]
+            # Every value of a level is in one class of the next.
+            above = [
+                (level, dict(zip(domain.levels[own], domain.levels[level], strict=True))) for own, level in pairwise(levels)
+            ]
             for chunk in _chunks(domain.sizes[finest], len(members)):
                 counts = _at_most_255(member_value_counts(self._held[history], members[chunk], domain, finest))
                 yield (history, finest), chunk, counts
-                for level in coarser:
+                for level, class_of in above:
                     sums = np.zeros((domain.sizes[level], counts.shape[1]), dtype=np.int32)
-                    # Every value of the finest level is in one class of a coarser one.
-                    for value, in_class in dict(zip(domain.levels[finest], domain.levels[level], strict=True)).items():
+                    for value, in_class in class_of.items():
                         sums[in_class] += counts[value]
-                    yield (history, level), chunk, _at_most_255(sums)
+                    counts = _at_most_255(sums)
+                    yield (history, level), chunk, counts
 
 
 def _at_most_255(counts: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ then to two, four and so on, until it is large enough or every part was asked.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -126,11 +126,10 @@ class TargetFlags:
 
 @dataclass(frozen=True, eq=False)
 class _Matching:
-    """The draws, the bit-sets with which they are matched, and the flags that are known with one exemption for all nodes."""
+    """The draws, and the bit-sets with which they are matched."""
 
     index: MemberIndex
     draws: DrawnBlocks
-    flags: KnownFlags = field(default_factory=KnownFlags)
 
 
 class NodeComputation:
@@ -185,6 +184,7 @@ class NodeComputation:
         self.top = generalization_at(data, self.dimensions, top_node(self.dimensions))
         self._only_at = only_at
         self.executor: Threads | None = None
+        self._known: KnownFlags | None = None
         self._released: LongitudinalData | None = None
         self._given: MemberIndex | None = None
         self._made: _Matching | None = None
@@ -200,6 +200,18 @@ class NodeComputation:
             made._given = made._made = made._exact = None
         return made
 
+    def for_search(self) -> "NodeComputation":
+        """Return the computation whose nodes tell each other the flags of their draws (methods#what-nodes-tell-each-other).
+
+        Counts and flags are the same. It holds for this population and knowledge only: those made from it match every draw, and
+        so does `measure`.
+        """
+        # What both use is made first, and once.
+        _ = self._matching
+        made = copy.copy(self)
+        made._known = KnownFlags()
+        return made
+
     def over(self, data: LongitudinalData, dimensions: Sequence[Dimension]) -> "NodeComputation":
         """Return the computation over other data and another lattice, with the same class size, kind and executor."""
         return NodeComputation(data, dimensions, self.k, extract=self.extract).on(self.executor)
@@ -208,7 +220,7 @@ class NodeComputation:
         """Return the computation over other data; the bit-sets serve again if they are of the same population."""
         made = copy.copy(self)
         made.data, made.executor, made._given, made._made, made._exact = data, self.executor, index, None, None
-        made._released = None
+        made._known = made._released = None
         return made
 
     def _changed(self, change: Callable[[LongitudinalData], LongitudinalData]) -> "NodeComputation":
@@ -242,7 +254,7 @@ class NodeComputation:
 
     def __getstate__(self) -> dict:
         """What a copy in another process has."""
-        return self.__dict__ | {"_exact": None, "executor": None}
+        return self.__dict__ | {"_exact": None, "_known": None, "executor": None}
 
     @property
     def index(self) -> MemberIndex:
@@ -412,30 +424,33 @@ class NodeComputation:
     def _flags_on_lattice(
         self, node: Sequence[int] | Generalization[int | None], stream_key: bytes, exemption: Exemption
     ) -> Callable[[range], tuple[np.ndarray, np.ndarray]]:
-        """Return what finds the flags and exemptions of some blocks, and matches only draws whose flag no measured node tells.
-
-        The measurements that gate do not use it.
-        """
+        """Return what finds the flags and exemptions of some blocks; in a search, with what other nodes tell."""
         levels, asked = self._levels(node), self._asked(node, stream_key, exemption, self.k)
         every = tuple(level for level in (*levels.demographics, *levels.histories) if level is not None)
-        if exemption != "once" or len(every) < len(levels.demographics) + len(levels.histories):
+        whole = len(every) == len(levels.demographics) + len(levels.histories)
+        if self._known is None or exemption != "once" or not whole:
             return partial(self._flags_of_batch, self._matching, asked)
-        return partial(self._flags_with_known, self._matching, asked, every)
+        return partial(self._flags_beside_known, self._known, asked, every)
 
-    def _flags_with_known(
-        self, matching: _Matching, asked: Asked, levels: tuple[int, ...], blocks: range
+    def _flags_beside_known(
+        self, known: KnownFlags, asked: Asked, levels: tuple[int, ...], blocks: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `_flags_of_batch`, at a node of the lattice."""
-        implied, cleared = matching.flags.implied(asked.stream_key, levels, blocks, DRAWS_PER_BLOCK)
-        known = implied | cleared
-        sizes, exempt = self._counted(matching, asked, blocks, np.packbits(known))
-        flags = np.where(known, implied, np.logical_or.reduce(~exempt & (sizes < asked.limit)))
-        matching.flags.learn(asked.stream_key, levels, blocks, flags)
-        return flags, np.logical_and.reduce(exempt)
+        """As `_flags_of_batch`; only the draws are matched whose flag no measured node tells."""
+        flagged, cleared = known.implied(asked.stream_key, levels, blocks, DRAWS_PER_BLOCK)
+        told = flagged | cleared
+        found, exempt = self._flags_of_batch(self._matching, asked, blocks, np.packbits(told))
+        flags = np.where(told, flagged, found)
+        known.learn(asked.stream_key, levels, blocks, flags)
+        return flags, exempt
 
-    def _flags_of_batch(self, matching: _Matching, asked: Asked, blocks: range) -> tuple[np.ndarray, np.ndarray]:
-        """Run steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream."""
-        sizes, exempt = self._counted(matching, asked, blocks)
+    def _flags_of_batch(
+        self, matching: _Matching, asked: Asked, blocks: range, known: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Run steps 4.a to 4.b.iii: flags and exemptions of some blocks, (B,) bool each, in the order of the stream.
+
+        The flags of draws whose bit in `known` is set mean nothing.
+        """
+        sizes, exempt = self._counted(matching, asked, blocks, known)
         return np.logical_or.reduce(~exempt & (sizes < asked.limit)), np.logical_and.reduce(exempt)
 
     def _sizes_of_batch(self, matching: _Matching, asked: Asked, blocks: range) -> tuple[np.ndarray, np.ndarray]:

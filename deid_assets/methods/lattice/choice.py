@@ -325,6 +325,7 @@ def choose_generalization(
     everywhere = other_gates.failing_everywhere(suppress_at_most) if other_gates else None
     if everywhere is not None:
         return (), dict.fromkeys([*candidates, *with_suppression], everywhere), None
+    judge = replace(judge, computation=judge.computation.for_search())
 
     def as_it_is(node: Node) -> Choice | Failed:
         gate = other_gates.failing(node, nobody) if other_gates else None

@@ -222,7 +222,7 @@ class Measurements:
         nodes: int,
         full_effort: bool = False,
     ):
-        self.computation, self.rule = computation, rule
+        self.computation, self.rule = computation.for_search(), rule
         self._of_number, self._nodes, self._full_effort = of_number, nodes, full_effort
         self.measured: dict[Node, Measured] = {}
         self.looked_at: dict[Node, tuple[int, int]] = {}

@@ -18,11 +18,18 @@ def renumbered(codes: np.ndarray) -> np.ndarray:
     numpy.ndarray
         (n,) int64.
 
+    Raises
+    ------
+    ValueError
+        If a code is negative.
+
     Examples
     --------
     >>> renumbered(np.array([7, 9, 7, 3])).tolist()
     [1, 2, 1, 0]
     """
+    if codes.min(initial=0) < 0:
+        raise ValueError("codes must be whole numbers from 0")
     top = int(codes.max(initial=0)) + 1
     if top > 4 * len(codes) + 1024:
         return np.unique(codes, return_inverse=True)[1]

@@ -1,7 +1,5 @@
 """What the flags of draws at some nodes tell of others."""
 
-import pickle
-
 import numpy as np
 import pytest
 
@@ -69,5 +67,9 @@ def test_flags_of_older_streams_go_where_there_is_no_room(monkeypatch, known):
     assert told(known, (0, 0), key=OTHER_KEY) == ([5], DRAWS - 1)
 
 
-def test_a_copy_in_another_process_knows_nothing(known):
-    assert told(pickle.loads(pickle.dumps(known)), (1, 1)) == ([], 0)
+def test_a_node_measured_again_takes_no_more_room(monkeypatch, known):
+    monkeypatch.setattr(known_flags, "BYTES_KEPT", 6)
+    for _ in range(3):
+        known.learn(KEY, (0, 1), range(1), flags(1, 2, 3))
+    known.learn(KEY, (1, 2), range(1), flags(2))
+    assert told(known, (1, 2)) == ([2], DRAWS - 1)

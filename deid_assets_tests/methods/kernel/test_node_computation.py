@@ -1,6 +1,7 @@
 """The kernel against brute force, draw for draw, and the worked numbers of methods#node-risk."""
 
 import pickle
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -146,6 +147,19 @@ def test_flags_never_appear_on_the_way_up(case, less):
         assert not np.any(flags[upper] & ~flags[lower])
 
 
+def changes(search: NodeComputation) -> list[tuple[NodeComputation, Callable[[NodeComputation], NodeComputation]]]:
+    """A search, and what is made from it; each with what makes the same of another computation."""
+    keep = np.arange(len(search.data.targets)) % 3 != 1
+    power = [np.full(len(keep), 2, dtype=np.int8) for _ in search.data.power]
+    ways = (
+        lambda one: one,
+        lambda one: one.keeping(keep),
+        lambda one: one.with_power(power),
+        lambda one: one.known_as(Knows(total=1)),
+    )
+    return [(way(search), way) for way in ways]
+
+
 @each_engine
 @given(case=st.one_of(cases.cases(), st.integers(0, 2**32 - 1).map(cases.rich_case)), data=st.data())
 @settings(max_examples=examples.of(200), deadline=None)
@@ -158,12 +172,13 @@ def test_flags_on_a_lattice_are_those_of_a_node_measured_alone(name, case, data)
     with cases.short_blocks(), short, running_on(name), Threads(2) as executor, pytest.MonkeyPatch.context() as patch:
         patch.setattr(known_flags, "BYTES_KEPT", data.draw(st.sampled_from([0, 16, 64, 1 << 20])))
         patch.setattr(known_flags, "NEAREST", data.draw(st.sampled_from([1, 2, 8])))
-        on_lattice = NodeComputation(given_data, dimensions, k).on(executor)
+        search = NodeComputation(given_data, dimensions, k).on(executor).for_search()
         for node in nodes:
+            on_lattice, change = data.draw(st.sampled_from(changes(search)))
             stream, exemption = data.draw(st.tuples(st.sampled_from(STREAMS), st.sampled_from(["once", "once", "literal"])))
             levels = on_lattice.generalization(node, *data.draw(st.sampled_from([(), ((), [0]), ([0], ())])))
             blocks = data.draw(st.integers(1, 5))
-            alone = NodeComputation(given_data, dimensions, k).on(executor)
+            alone = change(NodeComputation(given_data, dimensions, k).on(executor))
             whole = alone.measure(node, stream, 64 * blocks, keep_flags=True)
             counts = list(on_lattice.running_counts(node, stream, blocks))
             by_block = whole.flags.reshape(blocks, 64).sum(axis=1)
@@ -175,6 +190,40 @@ def test_flags_on_a_lattice_are_those_of_a_node_measured_alone(name, case, data)
             found = on_lattice.flagged_targets(levels, stream, draws, exemption)
             wanted = np.bincount(knowledge.targets_of(*targets)[:draws][measured.flags], minlength=len(alone.data.targets))
             assert found.flagged.tolist() == wanted.tolist()
+
+
+def test_who_gates_is_told_nothing():
+    """Wrong flags of another node mislead a search, and no measurement besides."""
+    search, alone = middling_computation().for_search(), middling_computation()
+    draws, everybody = knowledge.DRAWS_PER_BLOCK, np.ones(knowledge.DRAWS_PER_BLOCK, dtype=bool)
+    search._known.learn(cases.KEY, (1, 1, 0), range(1), everybody)
+    assert next(search.running_counts((0, 0), cases.KEY, 1))[0] == draws
+    assert search.flagged_targets((0, 0), cases.KEY, draws).flagged.sum() == draws
+    for exemption in ("once", "literal"):
+        measured, wanted = (one.measure((0, 0), cases.KEY, draws, exemption, keep_flags=True) for one in (search, alone))
+        assert np.array_equal(measured.flags, wanted.flags) and not wanted.flags.all()
+        classes, wanted = (one.drawn_classes((0, 0), cases.KEY, draws, exemption) for one in (search, alone))
+        assert np.array_equal(classes.sizes, wanted.sizes)
+    keep = np.ones(len(search.data.targets), dtype=bool)
+    keep[0] = False
+    for change in (lambda one: one.keeping(keep), lambda one: one.with_power([np.full(len(keep), 2, np.int8)] * 2)):
+        found, wanted = (change(one).flagged_targets((0, 0), cases.KEY, draws).flagged for one in (search, alone))
+        assert np.array_equal(found, wanted)
+
+
+def test_a_search_matches_only_draws_whose_flag_no_node_told(monkeypatch):
+    search, asked = middling_computation().for_search(), []
+    begin = drawn_blocks.DrawnBlocks.begin
+
+    def noted(self, part, what, blocks, known):
+        asked.append(int(np.unpackbits(~known).sum()))
+        return begin(self, part, what, blocks, known)
+
+    monkeypatch.setattr(drawn_blocks.DrawnBlocks, "begin", noted)
+    flagged = {node: next(search.running_counts(node, cases.KEY, 1))[0] for node in [(0, 0), (1, 1), (0, 1), (0, 0)]}
+    draws = knowledge.DRAWS_PER_BLOCK
+    assert asked[:2] == [draws, flagged[0, 0]], "what is flagged at the finest node may not be at the coarsest"
+    assert asked[2:] == [flagged[0, 0] - flagged[1, 1], 0]
 
 
 def test_toy_flag_probabilities_by_enumeration():
@@ -287,14 +336,11 @@ def test_results_do_not_depend_on_the_executor():
 @pytest.mark.parametrize("room", [0, 1 << 18, 1 << 20, 1 << 30])
 def test_results_do_not_depend_on_what_is_kept(monkeypatch, name, room):
     with running_on(name):
-        first = [
-            middling_computation().measure((0, 0), key, 50_000, keep_flags=True).flags for key in (cases.KEY, cases.OTHER_KEY)
-        ]
+        first = {key: middling_computation().flagged_targets((0, 0), key, 50_000).flagged for key in STREAMS}
         monkeypatch.setattr(drawn_blocks, "BYTES_KEPT", room)
         computation = middling_computation()
-        for _ in range(2):
-            again = [computation.measure((0, 0), key, 50_000, keep_flags=True).flags for key in (cases.KEY, cases.OTHER_KEY)]
-            assert np.array_equal(first, again)
+        for key in (*STREAMS, *STREAMS):
+            assert np.array_equal(computation.for_search().flagged_targets((0, 0), key, 50_000).flagged, first[key])
 
 
 def test_draws_are_kept_until_there_is_no_room_and_make_room_for_other_streams(monkeypatch):
@@ -307,17 +353,18 @@ def test_draws_are_kept_until_there_is_no_room_and_make_room_for_other_streams(m
     def kept(key: bytes) -> list[bool]:
         return [draws._kept.get(key, one) is not None for one in blocks]
 
+    assert not draws.batch(cases.KEY, blocks[0]).is_kept and kept(cases.KEY) == [False] * 3
     for one in blocks:
-        draws.batch(cases.KEY, one)
+        draws.batch(cases.KEY, one, keep=True)
     assert kept(cases.KEY) == [True, True, False]
-    draws.batch(cases.OTHER_KEY, blocks[0])
+    draws.batch(cases.OTHER_KEY, blocks[0], keep=True)
     assert (kept(cases.KEY), kept(cases.OTHER_KEY)) == ([False] * 3, [True, False, False])
     assert len(pickle.loads(pickle.dumps(draws))._kept._kept) == 0
 
 
 def test_rows_are_kept_with_a_batch_only_where_there_is_room(monkeypatch):
     draws = middling_computation()._matching.draws
-    batch = draws.batch(cases.KEY, range(1))
+    batch = draws.batch(cases.KEY, range(1), keep=True)
     levels = tuple(0 for _ in draws.data.history_domains)
     before = batch.nbytes
     found = draws.rows(batch, levels)

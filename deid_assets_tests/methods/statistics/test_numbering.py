@@ -19,3 +19,8 @@ def test_values_are_numbered_in_their_own_order(largest, rows):
 def test_rows_are_numbered_in_lexicographic_order(largest, columns, rows):
     codes = np.random.default_rng(rows).integers(0, largest, (rows, columns))
     assert np.array_equal(numbered_together(list(codes.T)), np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1))
+
+
+def test_a_negative_code_is_refused():
+    with pytest.raises(ValueError, match="from 0"):
+        numbered_together([np.array([2, 0]), np.array([-1, 2])])
