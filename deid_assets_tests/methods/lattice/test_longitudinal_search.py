@@ -154,6 +154,9 @@ class Told:
         axes = zip(*shares, strict=True)
         self.dimensions = [Dimension(f"axis {i}", (), (), max(levels) + 1) for i, levels in enumerate(axes)]
 
+    def for_search(self):
+        return self
+
     def running_counts(self, node, stream_key, blocks):
         return ((int(self.shares[node] * draws), 0, draws) for draws in range(10_000, (blocks + 1) * 10_000, 10_000))
 
