@@ -209,7 +209,7 @@ class NodeComputation:
         # What both use is made first, and once.
         _ = self._matching
         made = copy.copy(self)
-        made._known = KnownFlags()
+        made.executor, made._known = self.executor, KnownFlags()
         return made
 
     def over(self, data: LongitudinalData, dimensions: Sequence[Dimension]) -> "NodeComputation":
