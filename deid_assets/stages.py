@@ -99,6 +99,7 @@ STAGES: Mapping[str, Mapping[str, Mapping[str, Work]]] = {
             "claim_support_scores": Work.AGGREGATE,
             "truncated_claims": Work.PER_PERSON,
             "member_profiles": Work.MERGE,
+            "patterns_of_care": Work.AGGREGATE,
         },
         "dates": {"dated_claims": Work.PER_PERSON, "known_claims": Work.PER_PERSON},
     },

@@ -275,8 +275,8 @@ def gain_kept_at(
     passing
         Nodes, that of least loss first.
     tables
-        Profiles, eligible, grouped and truncated claims, domains and crosswalk, by their assets. What is made of them is
-        written to the scratch schema, and overwritten by the next node.
+        Profiles, eligible, known and held claims, patterns of care, domains and crosswalk, by their assets. What is made of
+        them is written to the scratch schema, and overwritten by the next node.
     """
     ids = tables["member_profiles"].query(released_ids(tables["member_profiles"]))
     everywhere = np.flatnonzero(~np.any([one.suppressed for one in passing], axis=0))

@@ -35,6 +35,7 @@ from deid_assets.assessments.assessment import (
     Shown,
     Work,
 )
+from deid_assets.assessments.candidate_rows import PATTERNS
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.inference_rows import (
     IDENTIFYING,
@@ -483,7 +484,7 @@ INFERENCE_CHANNELS = Assessment(
     version="2",
     policy_sections=("inference", "provider_suppression", "top_coding", "dates"),
     inputs=(
-        "member_profiles", "eligible_claims", "known", "held", "value_domains", "pseudonym_crosswalk",
+        "member_profiles", "eligible_claims", PATTERNS, "held", "value_domains", "pseudonym_crosswalk",
         "chosen_generalization", "suppressed_members", *CANDIDATE,
     ),
     measure=assess,

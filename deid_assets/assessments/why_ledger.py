@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from deid_assets.assessments.candidate_rows import identified_claims
+from deid_assets.assessments.candidate_rows import PATTERNS, identified_claims
 from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.preparation.eligibility import newborn_rule
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
@@ -49,7 +49,7 @@ def why_ledger_of(
     Parameters
     ----------
     candidate
-        With the tables of INPUTS, `known` and `value_domains`.
+        With the tables of INPUTS, `patterns_of_care` and `value_domains`.
     progress
         Called with (accounts made, accounts, the one that comes): one for the rows of a table, and one for each column.
 
@@ -71,7 +71,7 @@ def why_ledger_of(
     for table, columns in followed.items():
         steps = steps_of.get(table, OTHER_EVENT_STEPS)
         followed_rows = (
-            partial(_member_rows, made) if table == "members" else partial(_claim_rows, policy, made, tables["known"], table)
+            partial(_member_rows, made) if table == "members" else partial(_claim_rows, policy, made, tables[PATTERNS], table)
         )
         progress(done, accounts, f"rows of {table}")
         source = followed_rows()
@@ -185,7 +185,7 @@ def _member_rows(made: LedgerTables) -> RowFates:
     return RowFates(made.members, fates, scratch_table(made.members, "ledger_members", released))
 
 
-def _claim_rows(policy: Policy, made: LedgerTables, known: Table, table: str) -> RowFates:
+def _claim_rows(policy: Policy, made: LedgerTables, patterns: Table, table: str) -> RowFates:
     """The fates of delivered events of a table, and what the steps made of the values of the released ones as h_<column>."""
     newborn = newborn_rule(policy.removal.newborn_days, made.claims)
     if policy.has_other_events:
@@ -202,7 +202,7 @@ def _claim_rows(policy: Policy, made: LedgerTables, known: Table, table: str) ->
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
     released = f"""SELECT c.* EXCLUDE (claim_id, fate), {shown}
         FROM (FROM {made.claims.sql} POSITIONAL JOIN {fates.sql} WHERE fate = '{RELEASED}') AS c
-        LEFT JOIN ({identified_claims(policy, held, known)}) AS h USING (claim_id)"""
+        LEFT JOIN ({identified_claims(policy, held, patterns.sql)}) AS h USING (claim_id)"""
     return RowFates(made.claims, fates, scratch_table(made.members, "ledger_claims", released))
 
 

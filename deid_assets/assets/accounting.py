@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from deid_assets.assessments.candidate_rows import PATTERNS
 from deid_assets.assessments.compared_tables import analyst_questions_of, compared_tables
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.assessments.why_ledger import INPUTS, why_ledger_of
@@ -16,7 +17,7 @@ from deid_assets.store.tables import Table
     ],
     version="2",
     kinds=("duckdb", "numpy"),
-    inputs=(*INPUTS.values(), "known", "value_domains", "chosen_generalization"),
+    inputs=(*INPUTS.values(), PATTERNS, "value_domains", "chosen_generalization"),
 )  # fmt: skip
 def why_ledger(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Every row and value that was delivered and is not in the release, with the one step that left it out, and why.

@@ -1,6 +1,6 @@
 """Candidate: exactly the rows that would be published, generalized, with providers suppressed and pseudonyms."""
 
-from deid_assets.assessments.candidate_rows import ReleasedRows, identified_claims
+from deid_assets.assessments.candidate_rows import PATTERNS, ReleasedRows, identified_claims
 from deid_assets.assessments.kernel_input import released_date_columns
 from deid_assets.assets.step import Step, stage_asset
 from deid_assets.methods.candidate.provider_suppression import blanked_shares
@@ -54,11 +54,11 @@ def release_days_in_hospital(step: Step[Policy], **tables: Table) -> str:
 
 @stage_asset(
     policy_sections=["quasi_identifiers", "attributes", "provider_suppression", "top_coding", "dates"],
-    inputs=("eligible_claims", "known", "held", *_RECODED),
+    inputs=("eligible_claims", PATTERNS, "held", *_RECODED),
 )
 def release_claims(step: Step[Policy], **tables: Table) -> str:
     """Claims as they would be published: generalized, with provider, vendor and PCP blanked where few share a pattern."""
-    truncated = tables["held"]
-    shares = blanked_shares(truncated, identified_claims(step.policy, truncated, tables["known"]))
+    held = tables["held"]
+    shares = blanked_shares(held, identified_claims(step.policy, held, tables[PATTERNS].sql))
     step.tell({f"{identifier}_blanked_share": share for identifier, share in shares.items()})
     return ReleasedRows.of(step.policy, tables).claims()

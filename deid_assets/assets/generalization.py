@@ -12,6 +12,7 @@ import pandas as pd
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
+from deid_assets.assessments.candidate_rows import PATTERNS
 from deid_assets.assessments.cross_release_risk import flagged_in_linked_releases
 from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.gain_kept import KeptGain, compared_frame, gain_kept_at, reported_frame
@@ -252,7 +253,7 @@ _COMPARED_SECTIONS = ["quasi_identifiers", "hierarchies", "top_coding", "provide
     },
     inputs=(
         "members", *kernel_input.CODED_POPULATION, "generalization_lattice", "eligible_claims", "eligible_members",
-        "removed_members", "pseudonym_crosswalk",
+        "removed_members", "pseudonym_crosswalk", PATTERNS,
     ),
 )  # fmt: skip
 def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Output[object]]:

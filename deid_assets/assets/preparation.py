@@ -10,6 +10,7 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments.candidate_rows import counted_patterns
 from deid_assets.assessments.dates import date_columns
 from deid_assets.assessments.long_tail import first_cut_of, members_left, methods_compared, units_kept
 from deid_assets.assessments.membership_changes import Leavers
@@ -301,6 +302,12 @@ def member_profiles(
     return member_profiles_query(
         members, sample, grouped_claims, truncated, code, sorted(policy.columns.members), policy.event_tables[1:]
     )
+
+
+@stage_asset(policy_sections=["quasi_identifiers", "columns"])
+def patterns_of_care(step: Step[Policy], known: Table) -> str:
+    """How many providers, vendors and PCPs of the delivery show each pattern of care: where few do, they are blanked."""
+    return counted_patterns(step.policy, known)
 
 
 def cut_of_long_tail(step: Step[Policy], claims: Table, scores: Table, told: str = "") -> Callable[[Table], Query]:

@@ -311,7 +311,7 @@ def _judge(
         policy, levels, staged, staged_profiles, tables, made["pseudonym_crosswalk"], made["suppressed_members"]
     )
     refusals += judgement.consistency_refusals(judged)
-    refusals += judgement.identity_refusals(staged.by_name(), candidate.rows())
+    refusals += judgement.identity_refusals(staged.by_name(), candidate.rows(counted_again=True))
     for table in policy.event_tables:
         refusals += bin_refusals(policy.long_tail, rows_of(tables.known, table), rows_of(tables.held, table))
     refusals += judgement.membership_refusals(

@@ -53,7 +53,9 @@ def _longitudinal_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     of_policy = longitudinal.generalization_contracts(policy) | candidate.release_contracts(policy)
     known = (*(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.of_events))
     of_adversary = longitudinal.adversary_contracts(known) if known else {}
-    return _with_declared(CONTRACTS | of_policy | longitudinal.date_contracts(policy) | of_adversary, policy)
+    found = _with_declared(CONTRACTS | of_policy | longitudinal.date_contracts(policy) | of_adversary, policy)
+    pattern = {name: found["grouped_claims"].columns[name] for name in policy.pattern_of_care}
+    return found | {"patterns_of_care": longitudinal.patterns_contract(pattern)}
 
 
 def _with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> dict[str, DataFrameSchema]:

@@ -176,6 +176,13 @@ def grouped_claims_columns() -> dict[str, Column]:
     }
 
 
+def patterns_contract(pattern: dict[str, Column]) -> DataFrameSchema:
+    """The contract of how many identifiers show a pattern of care, which has these columns of grouped claims."""
+    of_whom = dict(zip(known_columns.PROVIDER_PSEUDONYMS, ("providers", "vendors", "primary care providers"), strict=True))
+    numbers = {f"n_{name}": count(f"{whom} of the delivery who show it", whom) for name, whom in of_whom.items()}
+    return contract(pattern | numbers, unique=list(pattern))
+
+
 _INTERVAL = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+)$", error="days, or first and last day of a bin")
 _ORDER = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+) then ([0-9]+|[0-9]+-[0-9]+)$", error="two bins, the earlier one first")
 _PERIOD = Check.str_matches(r"^[0-9]{4}(-[0-9]{2}|-Q[1-4]|-H[12])?$", error="a month, quarter, half year or year")

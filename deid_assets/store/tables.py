@@ -124,8 +124,13 @@ def columns_of(file: Path) -> dict[Table, set[str]]:
     return found
 
 
-_MEMORY_LIMIT = min(4_000_000_000, int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
-"""Bytes that DuckDB may use before it spills; on a small machine, the kernel's arrays need the rest."""
+_MEMORY_LIMIT = min(
+    500_000_000 * max(os.cpu_count() or 1, 2),
+    4_000_000_000,
+    int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
+)
+"""Bytes that DuckDB may use before it spills: what its threads need. With more, it mostly keeps what it has read, beside the
+kernel's arrays; on a small machine, those need the rest."""
 _connections: set[duckdb.DuckDBPyConnection] = set()
 
 

@@ -16,7 +16,7 @@ import yaml
 from deid_assets.assessments.evidence import from_frame, to_frame
 from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
-from deid_assets.assets import release
+from deid_assets.assets import preparation, release
 from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
@@ -123,6 +123,19 @@ def test_codes_that_are_not_those_of_the_claims_are_refused(pipeline, monkeypatc
     assert reason.endswith(
         "coded_histories: its codes are not those of the claims; materialize it again, and what comes after it"
     )
+
+
+def test_who_shows_a_pattern_of_care_is_counted_again(pipeline, monkeypatch):
+    """What is blanked follows from a stored count, and the gate counts in the claims: a count that is wrong is found there."""
+    honest = preparation.counted_patterns
+
+    def too_many(*given):
+        return f"SELECT * REPLACE (n_provider_id + 1000 AS n_provider_id) FROM ({honest(*given)})"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation, "counted_patterns", too_many)
+        pipeline.run(KEY, ["patterns_of_care", "release_claims"])
+    refused(pipeline, "release_claims: the staged rows differ", "ProviderID is shown next to a pattern of care")
 
 
 @pytest.mark.parametrize(

@@ -63,20 +63,21 @@ def pattern_counts(reference: Table, pattern: Sequence[str] = PATTERN, identifie
     return f"SELECT {columns}, {counts} FROM ({distinct}) GROUP BY {columns}"
 
 
-def suppress_identifiers(released: Table, reference: Table, needed: int, pattern: Sequence[str] = PATTERN) -> str:
+def suppress_identifiers(released: Table, counts: str, needed: int, pattern: Sequence[str] = PATTERN) -> str:
     """SELECT the released claims; an identifier is NULL if its pattern has fewer than `needed` identifiers.
 
     Parameters
     ----------
     released
         Claims to be released; all columns are selected, in their order. No claim is dropped.
-    reference
-        Claims in which the system's providers are counted, with the pattern at the same generalization; usually all
-        eligible claims of the delivery. Identifiers of a pattern that is not in it are blanked.
+    counts
+        What follows FROM: the rows of `pattern_counts`. They are those of the claims in which the system's providers are
+        counted, with the pattern at the same generalization; usually all eligible claims of the delivery. Identifiers of a
+        pattern that is not among them are blanked.
     needed
         Smallest count that keeps an identifier; see `providers_needed`.
     pattern
-        Column names in both tables.
+        Column names in both.
 
     Raises
     ------
@@ -91,7 +92,7 @@ def suppress_identifiers(released: Table, reference: Table, needed: int, pattern
     )
     same = " AND ".join(f"c.{quoted(name)} IS NOT DISTINCT FROM p.{quoted(name)}" for name in pattern)
     return f"""
-        WITH p AS MATERIALIZED ({pattern_counts(reference, pattern)})
+        WITH p AS MATERIALIZED (SELECT * FROM {counts})
         SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN p ON {same}"""
 
 

@@ -3,7 +3,13 @@
 import re
 
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS, MEMBER_COLUMNS
-from deid_assets.reference.known_columns import DECLARED_CODES, EVENT_TABLE, UNREADABLE, UNREADABLE_DECLARED
+from deid_assets.reference.known_columns import (
+    DECLARED_CODES,
+    EVENT_TABLE,
+    PROVIDER_PSEUDONYMS,
+    UNREADABLE,
+    UNREADABLE_DECLARED,
+)
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
 from deid_assets.sources.diagnosis_systems import IN_ICD10, SYSTEM_COLUMN
 
@@ -11,7 +17,7 @@ OWN_COLUMNS = frozenset(
     (
         *MEMBER_COLUMNS, *CLAIM_COLUMNS, *DATE_COLUMNS, *DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS, "charlson",
         "claims", "released", "member_number", "service_day", "row_key", "rowid", "fate", "score", "further_diagnoses",
-        "enrolment", "of_impossible_enrolment",
+        "enrolment", "of_impossible_enrolment", *(f"n_{name}" for name in PROVIDER_PSEUDONYMS),
         *UNREADABLE.values(), EVENT_TABLE, IN_ICD10, SYSTEM_COLUMN, DECLARED_CODES, UNREADABLE_DECLARED,
     )
 )  # fmt: skip

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import StoreError
 from deid_assets.methods.candidate import provider_suppression
+from deid_assets.store.tables import Table
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -16,6 +17,10 @@ COLUMNS = (
 values = st.one_of(st.none(), st.sampled_from("ab"))
 identifiers = st.one_of(st.none(), st.sampled_from("pqrs"))
 claims = st.lists(st.tuples(values, values, st.just("g"), values, identifiers, identifiers, identifiers), max_size=25)
+
+
+def counted(reference: Table) -> str:
+    return f"({provider_suppression.pattern_counts(reference)})"
 
 
 def numbered(rows: list[tuple]) -> list[tuple]:
@@ -36,11 +41,12 @@ def test_identifiers_go_where_too_few_show_the_pattern_in_the_reference(released
     released, reference = numbered(released), numbered(reference)
     expected = by_definition(released, reference, needed)
     with small_store() as store:
-        tables = store.table("released", COLUMNS, released), store.table("reference", COLUMNS, reference)
-        found = store.write("found", provider_suppression.suppress_identifiers(*tables, needed))
+        table = store.table("released", COLUMNS, released)
+        counts = counted(store.table("reference", COLUMNS, reference))
+        found = store.write("found", provider_suppression.suppress_identifiers(table, counts, needed))
         assert sorted(store.rows(f"SELECT * FROM {found.sql}")) == expected
-        assert list(found.columns()) == list(tables[0].columns())
-        shares = provider_suppression.blanked_shares(tables[0], provider_suppression.suppress_identifiers(*tables, needed))
+        assert list(found.columns()) == list(table.columns())
+        shares = provider_suppression.blanked_shares(table, provider_suppression.suppress_identifiers(table, counts, needed))
     for place, name in zip((5, 6, 7), provider_suppression.IDENTIFIERS, strict=True):
         before, after = (sum(row[place] is not None for row in rows) for rows in (released, expected))
         assert shares[name] == pytest.approx((before - after) / before if before else 0)
@@ -49,7 +55,7 @@ def test_identifiers_go_where_too_few_show_the_pattern_in_the_reference(released
 def test_each_identifier_is_judged_on_its_own(store):
     rows = [(i, "11", "Internal", "EM", "CHF", f"p{i}", f"v{i % 19}", "pcp") for i in range(20)]
     table = store.table("claims", COLUMNS, rows)
-    found = store.rows(provider_suppression.suppress_identifiers(table, table, needed=20))
+    found = store.rows(provider_suppression.suppress_identifiers(table, counted(table), needed=20))
     assert len(found) == 20
     assert {row[5] for row in found} == {f"p{i}" for i in range(20)}
     assert {row[6:] for row in found} == {(None, None)}
@@ -58,7 +64,7 @@ def test_each_identifier_is_judged_on_its_own(store):
 def test_19_providers_are_too_few(store):
     rows = [(i, None, "Internal", "EM", None, f"p{i % 19}", None, None) for i in range(200)]
     table = store.table("claims", COLUMNS, rows)
-    assert {row[5] for row in store.rows(provider_suppression.suppress_identifiers(table, table, needed=20))} == {None}
+    assert {row[5] for row in store.rows(provider_suppression.suppress_identifiers(table, counted(table), needed=20))} == {None}
 
 
 def test_missing_values_of_a_pattern_are_a_value_of_their_own(store):
@@ -79,6 +85,6 @@ def test_providers_needed():
 def test_wrong_parameters_are_refused(store):
     table = store.table("claims", COLUMNS, [])
     with pytest.raises(ValueError, match="at least 1"):
-        provider_suppression.suppress_identifiers(table, table, 0)
+        provider_suppression.suppress_identifiers(table, counted(table), 0)
     with pytest.raises(StoreError):
-        provider_suppression.suppress_identifiers(table, table, 20, pattern=("place, 1",))
+        provider_suppression.suppress_identifiers(table, counted(table), 20, pattern=("place, 1",))
