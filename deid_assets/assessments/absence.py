@@ -13,8 +13,7 @@ from deid_assets.assessments.evidence import FACTOR, Measurement, Method
 from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.membership_changes import DISAPPEARANCE_FACTOR
 from deid_assets.figures.disclosure_figures import dots_figure
-from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import Published, ReportTable, shown, written
+from deid_assets.figures.rendering import Published, ReportTable, shown, words, written
 from deid_assets.methods.disclosure.absence import (
     NO_BOUND,
     AbsenceByClass,

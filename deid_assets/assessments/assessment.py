@@ -15,7 +15,7 @@ import pandas as pd
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Measurement, Method, Requirement, made_up
 from deid_assets.assessments.membership_changes import Leavers
-from deid_assets.figures.tables import Published, ReportTable
+from deid_assets.figures.rendering import Published, ReportTable
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll

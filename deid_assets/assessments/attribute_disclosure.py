@@ -27,7 +27,7 @@ from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate, profiles_query
 from deid_assets.errors import PolicyError
 from deid_assets.figures.disclosure_figures import dots_figure
-from deid_assets.figures.tables import Published, ReportTable, written
+from deid_assets.figures.rendering import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
 from deid_assets.methods.disclosure.attribute_disclosure import ClassDisclosure

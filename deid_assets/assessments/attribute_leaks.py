@@ -43,8 +43,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.reference.known_columns import EVENT_TABLE
-from deid_assets.store.events import rows_of
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import Table, quoted, rows_of
 
 _METHOD = Method("attribute_leaks", "Goodman and Kruskal 1954; WP29 Opinion 05/2014; 45 CFR 164.514(b)(2)")
 

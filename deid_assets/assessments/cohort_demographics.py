@@ -19,9 +19,8 @@ from deid_assets.assessments.demographic_verdicts import Question, bar_of, refer
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.errors import DeliveryError, RefusedError, ReleaseError
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
-from deid_assets.methods.demographics.attributes import WITHHELD, YEAR, Attribute, Level
+from deid_assets.methods.demographics.attributes import WITHHELD, YEAR, Attribute, DemographicPolicy, Level, Node
 from deid_assets.methods.demographics.local_recoding import recode_old_ages, recoded_ages
-from deid_assets.methods.demographics.policies import DemographicPolicy, Node
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import groups_by
 from deid_assets.methods.disclosure.attribute_leaks import EncodedColumn, Withheld, column_of, repeats_ages, withheld_labels

@@ -17,11 +17,10 @@ from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Que
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.methods.canaries.planting import Findings
-from deid_assets.methods.demographics.attributes import YEAR
+from deid_assets.methods.demographics.attributes import YEAR, DemographicPolicy, safe_harbor
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.local_recoding import classes_with_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL
-from deid_assets.methods.demographics.policies import DemographicPolicy, safe_harbor
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_and_errors, risks_at
 from deid_assets.policy.cohort import CohortPolicy

@@ -20,8 +20,7 @@ from deid_assets.methods.utility.prediction import ClaimColumns, feature_matrix,
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, NUMBERS_OF_CLAIMS, PROVIDER_PSEUDONYMS, YEARS
-from deid_assets.store.events import rows_of
-from deid_assets.store.tables import Table, quoted, scratch_table, write_table, write_view
+from deid_assets.store.tables import Table, quoted, rows_of, scratch_table, write_table, write_view
 
 PROVIDERS = tuple(PROVIDER_PSEUDONYMS.values())
 """Pseudonyms of providers in the release."""

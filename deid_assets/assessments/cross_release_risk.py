@@ -31,7 +31,7 @@ from deid_assets.assessments.longitudinal_risk import high_risk_measurements, ma
 from deid_assets.assessments.neighbor_attack import attack_confidence, mean_interval
 from deid_assets.assessments.planting import planted_store
 from deid_assets.cluster.executors import search_executor
-from deid_assets.figures.tables import Published, ReportTable, written
+from deid_assets.figures.rendering import Published, ReportTable, written
 from deid_assets.methods.adversary.two_readings import BothReadings, both_readings
 from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.canaries.checks import DRAWS

@@ -20,11 +20,18 @@ import pandas as pd
 
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
-from deid_assets.methods.demographics.attributes import TOP_CODED, YEAR
+from deid_assets.methods.demographics.attributes import (
+    TOP_CODED,
+    YEAR,
+    DemographicPolicy,
+    Node,
+    policy_at,
+    published_alternatives,
+    safe_harbor,
+)
 from deid_assets.methods.demographics.discovery import Bar, Discovery, discover, risk_and_detail
 from deid_assets.methods.demographics.local_recoding import FIRST_OLD_AGE, recode_old_ages, recoded_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import WHOLE, risks_of_policies, verdicts
 from deid_assets.policy.cohort import ATTRIBUTES

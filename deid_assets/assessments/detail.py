@@ -6,8 +6,7 @@ compared with the policy's `detail_at_least`.
 
 from collections.abc import Mapping
 
-from deid_assets.assessments.evidence import INFORMATION, Measurement, Method, Refusal
-from deid_assets.assessments.rounding import down
+from deid_assets.assessments.evidence import INFORMATION, Measurement, Method, Refusal, down
 from deid_assets.methods.lattice.certificate import rounding_step
 
 KEPT = "information_kept"

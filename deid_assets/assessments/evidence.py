@@ -2,6 +2,8 @@
 
 An assessment measures, compares each number with its threshold and stores the result as `Evidence`. The gate reads it
 back and calls `judge`, which rejects anything that is missing, stale, of another delivery or policy, or not finite.
+
+Numbers about the use of a release are rounded to the effect of 25 members before they become evidence.
 """
 
 import math
@@ -15,10 +17,58 @@ from typing import Literal, TypeGuard, TypeVar
 import pandas as pd
 
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.sections.disclosure import InferenceGate
 from deid_assets.policy.sections.longitudinal import AttackGate
 from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_digest, parse_json
+
+
+def rounded(number: float, released: int, times: int = 1) -> float:
+    """A number at the precision at which it may be published, see `rounding_step`.
+
+    Examples
+    --------
+    >>> rounded(0.4567, 20_000), rounded(6.4432, 20_000, times=10)
+    (0.456, 6.44)
+    """
+    step = rounding_step(released) * times
+    return round(round(number / step) * step, 9)
+
+
+def rounded_up(number: float, released: int, times: int = 1) -> float:
+    """The same, rounded up: a loss never looks smaller than it is.
+
+    Examples
+    --------
+    >>> rounded_up(0.4561, 20_000), rounded_up(0.0, 20_000)
+    (0.458, 0.0)
+    """
+    step = rounding_step(released) * times
+    return round(math.ceil(number / step - 1e-9) * step, 9)
+
+
+def rounded_down(share: float, released: int, times: int = 1) -> float:
+    """The same, rounded down: what is left never looks more than it is.
+
+    Examples
+    --------
+    >>> rounded_down(0.4579, 20_000)
+    0.456
+    """
+    return down(share, rounding_step(released) * times)
+
+
+def down(number: float, step: float) -> float:
+    """The largest multiple of a step that is not above a number.
+
+    Examples
+    --------
+    >>> down(0.4579, 0.002), down(0.3, 0.1)
+    (0.456, 0.3)
+    """
+    return round(math.floor(number / step + 1e-9) * step, 9)
+
 
 INFORMATION = "share of information"
 """Unit of the share of information that a column keeps: rounded like the public certificate's losses."""

@@ -16,11 +16,17 @@ import pandas as pd
 
 from deid_assets.assessments import compared_tables
 from deid_assets.assessments.candidate_rows import ReleasedRows
-from deid_assets.assessments.evidence import PART_OF_GAIN, PART_OF_LOSS, Estimated, Measurement, Method
+from deid_assets.assessments.evidence import (
+    PART_OF_GAIN,
+    PART_OF_LOSS,
+    Estimated,
+    Measurement,
+    Method,
+    rounded_down,
+    rounded_up,
+)
 from deid_assets.assessments.kernel_input import levels_at, node_in_words
-from deid_assets.assessments.rounding import rounded_down, rounded_up
-from deid_assets.figures.rendering import percent, plain, words
-from deid_assets.figures.tables import Published
+from deid_assets.figures.rendering import Published, percent, plain, words
 from deid_assets.figures.utility_figures import gain_figure
 from deid_assets.methods.lattice.certificate import STEPS_OF_GAIN
 from deid_assets.methods.lattice.choice import Choice

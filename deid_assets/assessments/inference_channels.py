@@ -55,7 +55,7 @@ from deid_assets.assessments.inference_rows import (
 from deid_assets.assessments.kernel_input import CANDIDATE, chosen_levels
 from deid_assets.assessments.planting import plant, planted_store
 from deid_assets.figures.disclosure_figures import dots_figure
-from deid_assets.figures.tables import Published, ReportTable, written
+from deid_assets.figures.rendering import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.inference.boosting import CODES_AT_MOST
 from deid_assets.methods.inference.gain import (
@@ -73,7 +73,7 @@ from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, MEMBERS, PROVIDERS, WITHHELD, YEARS
-from deid_assets.sources.diagnosis_systems import systems_of
+from deid_assets.sources.delivery import systems_of
 from deid_assets.store.tables import Table
 
 COMMON, OWN = 120, 40

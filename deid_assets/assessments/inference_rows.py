@@ -14,7 +14,7 @@ import pandas as pd
 
 from deid_assets.assessments.candidate_rows import ReleasedRows
 from deid_assets.assessments.kernel_input import profiles_query
-from deid_assets.errors import StoreError
+from deid_assets.errors import StoreError, how_many
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.boosting import gradient_boosting
 from deid_assets.methods.inference.cases import Cases, CasesToGuess, Guesses, groups_of
@@ -24,7 +24,6 @@ from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import category_sql
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, GROUPED, PROVIDERS, WITHHELD
 from deid_assets.store.tables import Table, literal, quoted, scratch_table, write_view
-from deid_assets.wording import how_many
 
 LINKED = "linked_claims"
 """The released claims of the members sampled, with their claim_id."""

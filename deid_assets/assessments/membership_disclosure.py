@@ -9,7 +9,7 @@ from deid_assets.assessments import kernel_input, planting
 from deid_assets.assessments.assessment import OWNERS_DECIDE, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.kernel_input import CANDIDATE
-from deid_assets.figures.tables import Published, ReportTable, written
+from deid_assets.figures.rendering import Published, ReportTable, written
 from deid_assets.methods.canaries.checks import gains_of_canaries
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.disclosure import membership

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from deid_assets.errors import how_many
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.wording import how_many
 
 _TRIED = (
     "every gate that can be checked before a release is made: share at high risk in both readings, that of the worst class if "

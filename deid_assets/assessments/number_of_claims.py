@@ -28,8 +28,7 @@ from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.sensitivity import OF_CLAIMS, OF_LISTED, NumberOfClaims
 from deid_assets.reference.known_columns import BESIDE_DAYS, EVENT_TABLE, YEARS
-from deid_assets.store.events import ALL_EVENTS, is_of, number_of, rows_of
-from deid_assets.store.tables import Table, quoted, scratch_table
+from deid_assets.store.tables import ALL_EVENTS, Table, is_of, number_of, quoted, rows_of, scratch_table
 
 
 def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.ndarray]:

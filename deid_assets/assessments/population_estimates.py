@@ -19,8 +19,7 @@ from deid_assets.assessments.demographic_risk import BY_DEMOGRAPHICS, DEMOGRAPHI
 from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.figures.disclosure_figures import dots_figure
-from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import Published, ReportTable, written
+from deid_assets.figures.rendering import Published, ReportTable, words, written
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.statistics.population_class_size import Estimator, minimum_sample_class_size
 from deid_assets.methods.statistics.population_uniqueness import Uniqueness, population_uniqueness

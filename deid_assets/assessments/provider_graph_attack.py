@@ -12,7 +12,7 @@ from deid_assets.assessments.assessment import OWNERS_DECIDE, Adversary, Assesse
 from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.figures.disclosure_figures import dots_figure
-from deid_assets.figures.tables import Published, ReportTable, written
+from deid_assets.figures.rendering import Published, ReportTable, written
 from deid_assets.methods.attacks import provider_graph
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.candidate.released_tables import generalized_claims, kept_members

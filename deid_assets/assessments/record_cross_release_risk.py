@@ -24,7 +24,7 @@ from deid_assets.assessments.earlier_releases import (
 from deid_assets.assessments.evidence import Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.record_risk import levels_of
-from deid_assets.figures.tables import Published, ReportTable, written
+from deid_assets.figures.rendering import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.flat.queries import generalized_records
 from deid_assets.methods.releases.linked_records import (

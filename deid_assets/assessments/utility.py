@@ -16,10 +16,18 @@ import pandas as pd
 
 from deid_assets.assessments import compared_tables, gain_kept
 from deid_assets.assessments.assessment import COUNT, OWNERS_DECIDE, Adversary, Assessed, Assessment, Gate, Image, Shown, Work
-from deid_assets.assessments.evidence import INFORMATION, LEFT_OUT, Estimated, Measurement, Method
+from deid_assets.assessments.evidence import (
+    INFORMATION,
+    LEFT_OUT,
+    Estimated,
+    Measurement,
+    Method,
+    rounded,
+    rounded_down,
+    rounded_up,
+)
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.assessments.planting import planted_store
-from deid_assets.assessments.rounding import rounded, rounded_down, rounded_up
 from deid_assets.assessments.why_ledger import released_contents
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.statistics.streams import generator_of

@@ -24,8 +24,7 @@ from deid_assets.methods.utility.ledger import (
 )
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, EVENT_TABLE, PROVIDER_PSEUDONYMS, YEARS
-from deid_assets.store.events import is_of, rows_of
-from deid_assets.store.tables import Table, quoted, scratch_table, write_view
+from deid_assets.store.tables import Table, is_of, quoted, rows_of, scratch_table, write_view
 
 INPUTS = {
     "members": "members", "claims": "claims", "quarantined": "quarantined_rows", "delivered_codes": "delivered_codes",

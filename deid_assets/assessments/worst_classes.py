@@ -9,12 +9,11 @@ import pandas as pd
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import OWNERS_DECIDE, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
-from deid_assets.assessments.evidence import Estimated, Measurement, Method, made_up
+from deid_assets.assessments.evidence import Estimated, Measurement, Method, made_up, rounded_up
 from deid_assets.assessments.kernel_input import CANDIDATE
 from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
-from deid_assets.assessments.rounding import rounded_up
 from deid_assets.cluster.executors import search_executor
-from deid_assets.figures.tables import Published, ReportTable, written
+from deid_assets.figures.rendering import Published, ReportTable, written
 from deid_assets.figures.worst_figures import class_shares_figure, member_flags_figure
 from deid_assets.methods.adversary.two_readings import literal_power
 from deid_assets.methods.attacks import worst_classes

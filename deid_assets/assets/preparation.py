@@ -18,7 +18,7 @@ from deid_assets.assessments.number_of_claims import safe_bins
 from deid_assets.assessments.rule_needs import needs_frame, needs_in
 from deid_assets.assets.step import Step, image, markdown_table, stage_asset
 from deid_assets.assets.taking_in import require_known_opt_outs
-from deid_assets.errors import RefusedError
+from deid_assets.errors import RefusedError, how_many
 from deid_assets.figures.figures import claims_per_member_figure, truncation_figure
 from deid_assets.methods.dates.dated_claims import delivered_dates
 from deid_assets.methods.long_tail import truncation
@@ -39,10 +39,8 @@ from deid_assets.reference.groups import code_book_of
 from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGNOSES, GROUPED, YEARS
 from deid_assets.release.keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace
-from deid_assets.store.events import is_of, number_of, rows_of
 from deid_assets.store.parts import ByPerson, scratch_by_person
-from deid_assets.store.tables import Query, Table, scratch_table, write_view
-from deid_assets.wording import how_many
+from deid_assets.store.tables import Query, Table, is_of, number_of, rows_of, scratch_table, write_view
 
 
 @stage_asset(policy_sections=["removal"], derived_columns={"code": ["claims.diagnosis_1", "claims.cpt"]})

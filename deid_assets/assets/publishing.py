@@ -25,7 +25,7 @@ from deid_assets.assets.step import Step, made_from, markdown_table
 from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already
 from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.of_assets import contract_check_name
-from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError
+from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError, how_many
 from deid_assets.home_identity import public_name
 from deid_assets.methods.counts.budget import Budget
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
@@ -56,7 +56,6 @@ from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, stages_of
 from deid_assets.store.tables import Table, drop_schema
 from deid_assets.version import BASE
-from deid_assets.wording import how_many
 
 REQUESTED_BY = frozenset(
     {

@@ -14,8 +14,7 @@ from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.kernel_input import Candidate, chosen_level_names, chosen_node, node_in_words
 from deid_assets.assets.release_report import levels_by_number
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
-from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import ReportTable, shown
+from deid_assets.figures.rendering import ReportTable, shown, words
 from deid_assets.methods.lattice.diagnosis import outcome_of_change
 from deid_assets.methods.lattice.predictive_tagging import node_text
 from deid_assets.policy.kinds import AnyPolicy

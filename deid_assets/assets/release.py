@@ -74,8 +74,7 @@ from deid_assets.reports.retained import rare_labels
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
-from deid_assets.store.events import rows_of
-from deid_assets.store.tables import Table, write_table
+from deid_assets.store.tables import Table, rows_of, write_table
 
 _STAGES = stages_of_kind("longitudinal")
 _SECTIONS = sorted(

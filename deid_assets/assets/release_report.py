@@ -31,9 +31,8 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage import exposure_comparison, heritage_comparison, population_comparison, table_7_comparison
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
-from deid_assets.figures.rendering import words
+from deid_assets.figures.rendering import ReportTable, shown, words
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
-from deid_assets.figures.tables import ReportTable, shown
 from deid_assets.figures.worst_figures import column_costs_figure, value_shares_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step

@@ -24,7 +24,7 @@ from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.housekeeping import REMOVED, removals, utc_now
 from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.registry.chain import Registry
@@ -33,7 +33,6 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import content_read, delivery_file, register_delivery, registered_delivery
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, StoreLock, plain_key
-from deid_assets.wording import how_many
 
 
 def on_new_delivery() -> dg.AutomationCondition[Any]:

@@ -22,12 +22,11 @@ from deid_assets.assessments.column_costs import (
 )
 from deid_assets.command_line.plan import assets_until, made
 from deid_assets.command_line.summary import Task
-from deid_assets.errors import PUBLISHED
+from deid_assets.errors import PUBLISHED, how_many
 from deid_assets.policy.kinds import Kind
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import stream_key_of
 from deid_assets.store.home import StoreLock
-from deid_assets.wording import how_many
 
 _LAST: Mapping[Kind, str] = {"longitudinal": "suppressed_members", "flat": "record_generalization", "cohort": "policy_risks"}
 

@@ -11,13 +11,12 @@ import numpy as np
 from deid_assets.command_line import count_ledger
 from deid_assets.command_line.count_files import CountFile, read_counts, require_sums, table_csv, write_file
 from deid_assets.command_line.count_options import Auditing, StatedSums, progress
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.audit import CellKnowledge, SmallCounts, audit_tables
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, estimate_audit
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.relations import unsummed
 from deid_assets.methods.counts.tables import PublishedCounts
-from deid_assets.wording import how_many
 
 
 def audited(files: Sequence[Path], sums: StatedSums, how: Auditing, output: Path | None) -> dict[str, Any]:

@@ -20,14 +20,13 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from deid_assets.command_line.count_files import csv_lines, rows_said
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.candidate.spreadsheet_text import FORMULA, NUMBER
 from deid_assets.methods.counts import dimensions as of_tables
 from deid_assets.methods.counts.dimensions import CELLS_AT_MOST, CrossTable, Dimension, Key, single_cells, totals_of
 from deid_assets.methods.counts.tables import LARGEST_COUNT
 from deid_assets.sources.files import quoted_foreign
 from deid_assets.store.tables import literal
-from deid_assets.wording import how_many
 
 BLANK = "(blank)"
 """The code of microdata without a value."""

@@ -11,7 +11,7 @@ import click
 from deid_assets.command_line.count_files import CountFile, read_counts
 from deid_assets.command_line.count_options import NONE, AskedLedger
 from deid_assets.command_line.deciding import releases_here
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import Charge, NoisyCell, definition
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, ConsistentNoise
@@ -23,7 +23,6 @@ from deid_assets.release.counts.home_ledger import HomeLedger
 from deid_assets.release.counts.ledger import FILE, CountLedger, Draft, Limits
 from deid_assets.release.keys import Secret
 from deid_assets.store.home import Home
-from deid_assets.wording import how_many
 
 NOT_KEPT = (
     "no ledger: nothing is remembered of this file. Other versions of these tables are not recognized: the mean of 24 noisy "

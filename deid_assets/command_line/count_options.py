@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from deid_assets.command_line.options import ABOVE_0, FILE, Written, errors_as_json, require_new
-from deid_assets.errors import REFUSED
-from deid_assets.wording import cell_in_words, how_many
+from deid_assets.errors import REFUSED, cell_in_words, how_many
 
 Command = TypeVar("Command", bound=Callable[..., None])
 

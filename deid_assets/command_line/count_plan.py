@@ -10,7 +10,7 @@ import pandas as pd
 
 from deid_assets.command_line.count_files import CountFile, read_counts
 from deid_assets.command_line.count_options import PlannedMasks, PlannedNoise, StatedSums
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, cell_in_words, how_many
 from deid_assets.figures.count_figures import crossover_figure, noise_figure
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.cohort import cumulative_shares
@@ -21,7 +21,6 @@ from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.sites import sites_at_crossover
 from deid_assets.reports.count_reports import render_plan
 from deid_assets.reports.report import ReportFigure
-from deid_assets.wording import cell_in_words, how_many
 
 _AVERAGES = (0.5, 1.0, 2.0, 2.5)
 _CHANCE_SAID = 0.001

@@ -12,7 +12,7 @@ import numpy as np
 from deid_assets.command_line import count_ledger
 from deid_assets.command_line.count_files import CountFile, counts_csv, read_counts, require_sums, write_file
 from deid_assets.command_line.count_options import Protection, StatedSums, progress
-from deid_assets.errors import CountsError, RefusedByLedgerError
+from deid_assets.errors import CountsError, RefusedByLedgerError, how_many
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import meaning, rho_of_tables
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, ConsistentNoise, estimate_audit
@@ -24,7 +24,6 @@ from deid_assets.methods.counts.tables import CellName, CountTables
 from deid_assets.release.counts.ledger import CountLedger
 from deid_assets.release.keys import Secret, given_secret
 from deid_assets.store.digests import canonical_json
-from deid_assets.wording import how_many
 
 _DELTA = 1e-5
 _NAMED_AT_MOST = 3

@@ -9,14 +9,13 @@ import numpy as np
 
 from deid_assets.command_line.count_files import CountFile, read_counts, table_csv
 from deid_assets.command_line.count_options import PlannedCounts
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, cell_in_words, how_many
 from deid_assets.figures.count_figures import selection_bias_figure
 from deid_assets.methods.counts.noise import Mechanism
 from deid_assets.methods.counts.sites import SelectionBias, Serves, selection_bias, sum_over_sites
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.reports.count_reports import render_sites
 from deid_assets.reports.report import ReportFigure
-from deid_assets.wording import cell_in_words, how_many
 
 _GROUPS_AT_MOST = 4
 

@@ -16,12 +16,11 @@ from deid_assets.command_line.count_layouts import BLANK, Reading, ReadTable, re
 from deid_assets.command_line.count_options import Protection, TableFiles
 from deid_assets.command_line.count_protection import Protected, Protecting, protected, recorded
 from deid_assets.command_line.options import require_new
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.dimensions import Key, StatedCells, stated_cells, totals_of, whole_groups
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName
 from deid_assets.reports.count_reports import ProtectedTable, render_table
-from deid_assets.wording import how_many
 
 _NAMED_AT_MOST = 3
 _OWN_FILES = {"counts.csv", "report.html", "document.json"}

@@ -17,7 +17,7 @@ from deid_assets.errors import DeliveryError
 if TYPE_CHECKING:
     from deid_assets.assessments.demographic_verdicts import Question
     from deid_assets.command_line.demographics_document import DemographicsRequest
-    from deid_assets.methods.demographics.policies import DemographicPolicy
+    from deid_assets.methods.demographics.attributes import DemographicPolicy
     from deid_assets.sources.census import PopulationFiles
     from deid_assets.sources.cohort import CohortLayout
 

@@ -33,10 +33,9 @@ from deid_assets.assessments.demographic_verdicts import (
 from deid_assets.errors import REFUSED, DeidError, DeliveryError, PolicyError
 from deid_assets.figures.demographics_figure import labels_of, risk_and_detail_figure
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
-from deid_assets.methods.demographics.attributes import Attribute
+from deid_assets.methods.demographics.attributes import Attribute, DemographicPolicy, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.discovery import Discovery
 from deid_assets.methods.demographics.measures import LARGEST, Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.population import Cells, CohortWarnings
 from deid_assets.methods.demographics.risk import influence_of_exponent, risks_of_policies
 from deid_assets.policy.cohort import PUBLISHED_POLICIES, CohortPolicy

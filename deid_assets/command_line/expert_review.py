@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from deid_assets.command_line.options import FILE, deliveries, policies
+from deid_assets.errors import how_many
 from deid_assets.store.home import Home
-from deid_assets.wording import how_many
 
 if TYPE_CHECKING:
     from deid_assets.methods.inference.expert_review import Score

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from deid_assets.errors import StoreError
+from deid_assets.errors import StoreError, how_many
 from deid_assets.methods.inference.expert_review import Condition, Score, conditions, profile_rows, scores
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.loading import policies_in
@@ -22,13 +22,12 @@ from deid_assets.reference.chapters import chapters_of
 from deid_assets.reference.codes import bare
 from deid_assets.reference.groups import condition_ranges
 from deid_assets.release.keyring import secret_of
-from deid_assets.sources.diagnosis_systems import NAMES, systems_of
+from deid_assets.sources.delivery import NAMES, systems_of
 from deid_assets.stages import STAGE_OF, asset_of
 from deid_assets.store import durable
 from deid_assets.store.digests import regular_bytes
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.tables import Table
-from deid_assets.wording import how_many
 
 PROFILES = 20
 """Of each reviewer, as in the book."""

@@ -11,9 +11,8 @@ import click
 
 from deid_assets.command_line.deciding import incomplete_in, missing_in, releases_here, say_witnesses
 from deid_assets.command_line.options import FILE, YES
-from deid_assets.errors import ERROR, PolicyError, ReleaseError, StoreError
+from deid_assets.errors import ERROR, PolicyError, ReleaseError, StoreError, how_many
 from deid_assets.store.home import Home
-from deid_assets.wording import how_many
 
 _BY = click.option("--by", required=True, help="Your name; one of the approvers of the rules in force, if they name any.")
 

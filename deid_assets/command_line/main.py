@@ -41,10 +41,9 @@ from deid_assets.command_line.options import (
     releases,
 )
 from deid_assets.command_line.releases import COMMANDS as OF_RELEASES
-from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
+from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError, how_many
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
-from deid_assets.wording import how_many
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -3,13 +3,12 @@
 import click
 
 from deid_assets.automation.in_use import policies_in_use
-from deid_assets.errors import ReleaseError
+from deid_assets.errors import ReleaseError, how_many
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.known_people import ALIKE, Known, known_people, remember, unmatched_note
 from deid_assets.store.home import Home
-from deid_assets.wording import how_many
 
 
 def require_known(home: Home, member_id: str, unmatched_ok: bool) -> None:

@@ -16,7 +16,7 @@ from deid_assets.automation.instance import clean_orphans, dagster_instance, pre
 from deid_assets.command_line.run import execute
 from deid_assets.command_line.summary import Task
 from deid_assets.dagster_internals import capture_interrupts
-from deid_assets.errors import PUBLISHED, REFUSED
+from deid_assets.errors import PUBLISHED, REFUSED, how_many
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.resources import Workplace
@@ -24,7 +24,6 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.home import Home, StoreLock
 from deid_assets.store.tables import Table, columns_of, interrupt_queries
-from deid_assets.wording import how_many
 
 REACHABLE = "reachable_risk"
 _LAST: Mapping[Kind, str] = {"longitudinal": REACHABLE, "flat": "record_generalization", "cohort": "cohort_risk"}

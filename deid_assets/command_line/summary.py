@@ -13,7 +13,7 @@ from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.kernel_input import chosen_level_names
 from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.command_line.progress import Detail, Progress
-from deid_assets.errors import REFUSED
+from deid_assets.errors import REFUSED, how_many
 from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.keyring import secret_of
@@ -25,7 +25,6 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, asset_of, stages_of
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
-from deid_assets.wording import how_many
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from deid_assets.errors import how_many
 from deid_assets.figures.rendering import (
     BLACK,
     BLUE,
@@ -21,7 +22,6 @@ from deid_assets.figures.rendering import (
     styled,
 )
 from deid_assets.methods.counts.sites import SelectionBias
-from deid_assets.wording import how_many
 
 _LINES = ((BLUE, "o"), (DARK_ORANGE, "s"), (GREEN, "^"), (PURPLE, "D"))
 _SHOWN = 3.5  # standard deviations: beyond lie 5e-4 of the noise

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from deid_assets.figures.rendering import percent, words
-from deid_assets.figures.tables import ComparisonRow, shown, shown_bound
+from deid_assets.figures.rendering import ComparisonRow, percent, shown, shown_bound, words
 
 GENERALIZATIONS: Mapping[str, str] = MappingProxyType(
     {

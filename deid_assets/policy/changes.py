@@ -9,7 +9,7 @@ from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.policy.yaml_text import to_yaml
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
-from deid_assets.store.events import ALL_EVENTS
+from deid_assets.store.tables import ALL_EVENTS
 
 
 def changed_sections(policy: Policy, change: PolicyChange) -> str | None:

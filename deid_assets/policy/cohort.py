@@ -9,8 +9,13 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import AfterValidator, Field
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.demographics.attributes import Attribute, date_attribute
-from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
+from deid_assets.methods.demographics.attributes import (
+    Attribute,
+    DemographicPolicy,
+    date_attribute,
+    published_alternatives,
+    safe_harbor,
+)
 from deid_assets.policy.base import Detail, ReleasePolicy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy
 from deid_assets.policy.problems import Problem

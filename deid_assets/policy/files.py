@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets.wording import how_many
+from deid_assets.errors import how_many
 
 LARGEST_TEXT = 64_000_000
 """Size limit in bytes of a list or a hierarchy, which are kept in memory."""

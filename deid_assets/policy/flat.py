@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from deid_assets.errors import how_many
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import FileBelow
@@ -23,7 +24,6 @@ from deid_assets.policy.sections.counts import RecordCounts, count_noise_problem
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Delimiter, Intake, Name, Said, Section, Share
 from deid_assets.policy.sections.releases import Hiding, RecordReleases
-from deid_assets.wording import how_many
 
 OWN_COLUMNS = ("record", "class_size", "row_key", "rowid")
 """Columns that the store adds to records or file rows; a released column of this name would be mistaken for one."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from deid_assets.errors import PolicyError
+from deid_assets.errors import PolicyError, how_many
 from deid_assets.policy.base import Origin, ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy, cohort_problems
 from deid_assets.policy.files import RECORD, Folder, parts_of, read_plain
@@ -29,7 +29,6 @@ from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.policy.yaml_text import LARGEST_FILE, Parsed, parse
 from deid_assets.store.digests import bytes_digest, is_digest
 from deid_assets.store.home import Home
-from deid_assets.wording import how_many
 
 ENDINGS = (".yaml", ".yml")
 TEXT = "policy.yaml"

@@ -25,9 +25,15 @@ from deid_assets.policy.sections.sensitivity import REPORTED, AttackSensitivity,
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.policy.sections.utility import Utility
 from deid_assets.reference.known_columns import EVENT_TABLE, IN_DAYS_IN_HOSPITAL, KNOWN, PROVIDER_PSEUDONYMS, KnownColumn
-from deid_assets.sources.delivery import DIAGNOSIS_COLUMNS, EVENT_COLUMNS, YEARS_BY_DEFAULT, SourceOptions, TablesSource
-from deid_assets.sources.diagnosis_systems import DiagnosisCodes
-from deid_assets.store.events import number_of
+from deid_assets.sources.delivery import (
+    DIAGNOSIS_COLUMNS,
+    EVENT_COLUMNS,
+    YEARS_BY_DEFAULT,
+    DiagnosisCodes,
+    SourceOptions,
+    TablesSource,
+)
+from deid_assets.store.tables import number_of
 
 
 class Policy(ReleasePolicy):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 
-from deid_assets.errors import StoreError
+from deid_assets.errors import StoreError, how_many
 from deid_assets.methods.preparation.eligibility import matching_query
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.cumulative import Made, releases_made, tags_in_order
@@ -23,7 +23,6 @@ from deid_assets.store import durable
 from deid_assets.store.digests import TEXT_AT_MOST, kept_bytes
 from deid_assets.store.home import Home
 from deid_assets.store.tables import connect, quoted
-from deid_assets.wording import how_many
 
 FILE = "opt_outs_matched.txt"
 """In the restricted store: keyed digests of people on lists of opt-outs whom a delivery had, one to a line.

@@ -3,7 +3,7 @@
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.counts.published import FILES as COUNTS
-from deid_assets.store.events import events_file
+from deid_assets.store.tables import events_file
 
 MEMBERS = "Members"
 RECORDS, PEOPLE = "Records", "People"

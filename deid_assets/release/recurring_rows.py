@@ -16,9 +16,8 @@ from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.published_tables import MEMBERS, days_file
 from deid_assets.sources.flat import PERSON
 from deid_assets.store.digests import file_digest, parse_json, regular_bytes
-from deid_assets.store.events import rows_of
 from deid_assets.store.home import StoreLock
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import Table, quoted, rows_of
 
 _FEWEST = 2
 """Columns that rows must have in common to be compared: the values of one column recur in every population."""

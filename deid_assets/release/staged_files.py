@@ -20,8 +20,7 @@ from deid_assets.release.gate.judgement import Staged, row_refusals
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.published_tables import MEMBERS, days_file
 from deid_assets.schemas.cohort import release_people_contract
-from deid_assets.store.events import events_file, is_of
-from deid_assets.store.tables import Table, connect, literal, quoted, write_table
+from deid_assets.store.tables import Table, connect, events_file, is_of, literal, quoted, write_table
 
 
 def stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> Staged:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deid_assets.figures.lineage_figure import GraphNode, alt_text, lineage_figure
-from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import ReportTable, shown, shown_bound
+from deid_assets.figures.rendering import ReportTable, shown, shown_bound, words
 from deid_assets.release.lineage.graph import Lineage
 from deid_assets.reports.manifest_content import meaning_of, number_of
 from deid_assets.reports.report import ReportFigure, environment

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from deid_assets.errors import cell_in_words, how_many
 from deid_assets.figures.count_figures import tiles_figure
-from deid_assets.figures.rendering import plain
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.rendering import ReportTable, plain
 from deid_assets.methods.counts.dimensions import CrossTable
 from deid_assets.methods.counts.tables import HIDDEN, SMALL
 from deid_assets.reports.report import ReportFigure, environment
-from deid_assets.wording import cell_in_words, how_many
 
 _LIMITS_OF_SITES = (
     "The uncertainty covers the noise only, which must be independent between sites.",

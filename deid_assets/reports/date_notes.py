@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from deid_assets.errors import how_many
 from deid_assets.methods.dates.errors import SMALLEST
 from deid_assets.methods.dates.intervals import GENERALIZED, INDEPENDENT, SHIFTED
-from deid_assets.wording import how_many
 
 
 def notes_of(told: dict[str, Any]) -> tuple[str, ...]:

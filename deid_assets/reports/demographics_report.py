@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from deid_assets.figures.rendering import plain
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.rendering import ReportTable, plain
 from deid_assets.reports.report import ReportFigure, environment
 
 REFERENCE = "Safe Harbor"

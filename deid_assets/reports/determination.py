@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deid_assets.errors import ReleaseError
-from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.rendering import ReportTable, words
 from deid_assets.release.adversaries import worst_numbers
 from deid_assets.release.verdict import knows_less, verdict_of
 from deid_assets.reports.determination_texts import ADVERSARIES, CONDITIONS, EXPIRY, LIMITS, NO_NUMBER, RULE, precedent_of

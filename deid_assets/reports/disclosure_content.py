@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from deid_assets.assessments.registry import ASSESSMENTS
-from deid_assets.figures.tables import NOT_SHOWN, ReportTable, shown, written
+from deid_assets.figures.rendering import NOT_SHOWN, ReportTable, shown, written
 from deid_assets.methods.disclosure import leak_limits as leaks
 
 _NOTHING = ("", NOT_SHOWN, "not measured")

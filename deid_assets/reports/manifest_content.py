@@ -11,8 +11,7 @@ from deid_assets.assessments.identified_files import INPATIENT
 from deid_assets.assessments.longitudinal_risk import FIXED, NAME, WITH_SUPPRESSED
 from deid_assets.assessments.registry import MEANINGS
 from deid_assets.errors import ReleaseError
-from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import ComparisonRow, ReportTable, shown
+from deid_assets.figures.rendering import ComparisonRow, ReportTable, shown, words
 from deid_assets.methods.counts.cohort import CHARACTERISTICS, TOTALS
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.adversaries import worst_numbers

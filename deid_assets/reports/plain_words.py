@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.registry import gates_of
+from deid_assets.errors import how_many
 from deid_assets.methods.disclosure import leak_limits
 from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
 from deid_assets.methods.lattice.candidate_gates import COMPARED_AT_MOST
@@ -25,8 +26,7 @@ from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.policy.rules.needs import needs_of
 from deid_assets.policy.sections.counts import characteristics_of, level_or_values, levels_of_records
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS
-from deid_assets.sources.diagnosis_systems import NAMES
-from deid_assets.wording import how_many
+from deid_assets.sources.delivery import NAMES
 
 
 def explain(policy: AnyPolicy) -> str:

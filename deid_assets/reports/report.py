@@ -16,8 +16,7 @@ from typing import Any, Literal
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from deid_assets.errors import ReleaseError
-from deid_assets.figures.rendering import data_uri, words
-from deid_assets.figures.tables import ComparisonRow, ReportTable, shown, shown_bound
+from deid_assets.figures.rendering import ComparisonRow, ReportTable, data_uri, shown, shown_bound, words
 from deid_assets.methods.counts.tables import HIDDEN, SMALL
 
 Number = float | int | str | None

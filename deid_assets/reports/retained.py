@@ -14,8 +14,7 @@ from typing import Any
 
 from deid_assets.assessments.detail import kept_name
 from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES
-from deid_assets.figures.rendering import percent
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.rendering import ReportTable, percent
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals
 from deid_assets.policy.yaml_text import to_yaml

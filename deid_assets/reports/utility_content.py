@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deid_assets.assessments import gain_kept, utility
-from deid_assets.figures.rendering import percent, plain, words
-from deid_assets.figures.tables import Published, ReportTable, shown, written
+from deid_assets.figures.rendering import Published, ReportTable, percent, plain, shown, words, written
 from deid_assets.figures.utility_figures import before_and_after_figure, nodes_figure, waterfall_figure
 from deid_assets.methods.lattice.predictive_tagging import Node, parse_node
 from deid_assets.methods.utility.gains import LEAK_AT

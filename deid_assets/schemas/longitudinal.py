@@ -40,7 +40,7 @@ from deid_assets.schemas.contract import (
     text,
     within,
 )
-from deid_assets.store.events import number_of
+from deid_assets.store.tables import number_of
 
 _CODE = rf"((V[0-9]{{2}}|E[0-9]{{3}}|[0-9]{{3}})[0-9]{{0,2}}|{ICD10CM_PREFIX}[A-Z][0-9][0-9A-Z]{{1,5}})"
 _DIAGNOSIS = Check.str_matches(f"^{_CODE}$", error="dotless code of ICD-9-CM, or of ICD-10-CM with its system")

@@ -35,12 +35,11 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.errors import DeliveryError, PolicyError, how_many
 from deid_assets.reference.geography import state_codes
 from deid_assets.sources.files import SourceTable
 from deid_assets.sources.report import rows_by_column
 from deid_assets.sources.text_tables import read_text_table
-from deid_assets.wording import how_many
 
 COLUMNS = ("state", "sex", "race", "age_from", "age_to", "people")
 """Columns of every frame: postal code | M or F | race | first and last age, inclusive | number of people, int64."""

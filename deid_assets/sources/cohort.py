@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 
-from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.errors import DeliveryError, PolicyError, how_many
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.reference.geography import STATE_CODES, state_codes
 from deid_assets.sources.census import CensusTable, PopulationFiles, read_population
@@ -25,7 +25,6 @@ from deid_assets.sources.files import SourceTable
 from deid_assets.sources.flat import OPTED_OUT
 from deid_assets.sources.report import Metadata, RowsReport, too_many_unusable
 from deid_assets.sources.text_tables import read_text_table
-from deid_assets.wording import how_many
 
 OLDEST_READ = 119
 """Greatest age of a person; a greater number stands for something else."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.methods.demographics.attributes import (
     CENSUS_RACES,
     WITHHELD,
@@ -22,7 +22,6 @@ from deid_assets.methods.demographics.attributes import (
 from deid_assets.methods.demographics.population import EVENLY, FROM_85, Cells, GompertzSurvival, cells_of, population_of
 from deid_assets.reference.geography import states
 from deid_assets.sources.census import ALL_RACES, FIRST_OPEN, LAST_AGE, RACES
-from deid_assets.wording import how_many
 
 OTHER = "Other"
 """Race of a cohort that tells only White, Black and all others apart."""

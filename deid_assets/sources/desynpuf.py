@@ -22,14 +22,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import DATE_COLUMNS, Delivery, DesynpufEvents, DesynpufSource, Years
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.files import LINE_BITS, Columns, IntakeState, SourceTable
 from deid_assets.sources.layout import Delivered, RowRule, parsed_day
 from deid_assets.store.tables import quoted
-from deid_assets.wording import how_many
 
 FIRST_YEAR = 2008
 _FILE = re.compile(

@@ -6,14 +6,13 @@ from pathlib import Path, PurePosixPath
 
 import duckdb
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.files import IntakeState, SourceTable, count_rows, key_parts, naming_damaged_files, replacing, staged
 from deid_assets.sources.report import Metadata, shape_sql, told
 from deid_assets.sources.text_tables import stage_file
 from deid_assets.store.tables import Table, quoted
-from deid_assets.wording import how_many
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
 _UNKNOWN, _NOBODY = "value outside the hierarchy", "missing person"

@@ -29,25 +29,23 @@ from deid_assets.sources.delivery import (
     CODE_COLUMNS,
     FURTHER,
     FURTHER_DIAGNOSES,
-    MEMBER_COLUMNS,
-    Delivery,
-    DesynpufSource,
-    SourceOptions,
-    SyntheticSource,
-    TablesSource,
-)
-from deid_assets.sources.derivations import NOTHING, Declared, Derivation
-from deid_assets.sources.desynpuf import lay_out_desynpuf
-from deid_assets.sources.diagnosis_systems import (
     IN_ICD10,
+    MEMBER_COLUMNS,
     NAMES,
     OF_OTHER_PERIOD,
     SYSTEM_AT_LEAST,
     SYSTEM_COLUMN,
+    Delivery,
+    DesynpufSource,
     DiagnosisCodes,
     FromColumn,
+    SourceOptions,
+    SyntheticSource,
+    TablesSource,
     of_other_system,
 )
+from deid_assets.sources.derivations import NOTHING, Declared, Derivation
+from deid_assets.sources.desynpuf import lay_out_desynpuf
 from deid_assets.sources.files import OURS, IntakeState, naming_damaged_files, replacing, staged
 from deid_assets.sources.joining import BETWEEN
 from deid_assets.sources.layout import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.reference.groups import place_names
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE, MEMBERS, NUMBERS_OF_MEMBERS, YEARS
 from deid_assets.reference.sensitive import SENSITIVE_SETS, sensitive_codes
@@ -18,11 +18,12 @@ from deid_assets.sources.delivery import (
     DIAGNOSIS_COLUMNS,
     ENROLMENT,
     MEMBER_COLUMNS,
+    SYSTEM_COLUMN,
+    DiagnosisCodes,
+    is_icd10,
 )
 from deid_assets.sources.derivations import MILLIONTHS, TypedColumn
-from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN, DiagnosisCodes, is_icd10
 from deid_assets.store.tables import literal, quoted
-from deid_assets.wording import how_many
 
 _LEAST = ("service_date", "admission_date", "year", *DAYS_OF_SERVICE)
 _MOST = ("discharge_date", "paid_date", "death_date")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.reference.groups import place_names
 from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, NUMBERS_OF_MEMBERS, YEARS
 from deid_assets.sources import joining
@@ -28,23 +28,20 @@ from deid_assets.sources.delivery import (
     ENROLMENT,
     EVENT_COLUMNS,
     FURTHER,
-    YEARS_BY_DEFAULT,
-    UnknownCodes,
-    Years,
-)
-from deid_assets.sources.derivations import NOTHING, Declared, TypedColumn
-from deid_assets.sources.diagnosis_systems import (
     IN_ICD10,
     OF_OTHER_PERIOD,
     SYSTEM_COLUMN,
+    YEARS_BY_DEFAULT,
     DiagnosisCodes,
     FromColumn,
+    UnknownCodes,
+    Years,
     canonical,
     is_icd10,
 )
+from deid_assets.sources.derivations import NOTHING, Declared, TypedColumn
 from deid_assets.sources.files import IntakeState, count_rows
 from deid_assets.store.tables import literal, quoted
-from deid_assets.wording import how_many
 
 _DATES = set(DATE_COLUMNS)
 _ISO = ("%Y-%m-%d",)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from deid_assets.wording import how_many
+from deid_assets.errors import how_many
 
 Metadata: TypeAlias = dict[str, Any]
 """Numbers, texts, and plain lists and dicts of them: whatever the event log takes."""

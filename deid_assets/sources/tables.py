@@ -7,7 +7,7 @@ import fnmatch
 from pathlib import Path
 from typing import Any
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE
 from deid_assets.sources.concepts import VOCABULARY
 from deid_assets.sources.delivery import (
@@ -29,7 +29,6 @@ from deid_assets.sources.files import IntakeState, SourceTable, unite
 from deid_assets.sources.layout import RULES_OF_LINES, RULES_OF_SPANS, Delivered
 from deid_assets.sources.text_tables import BESIDE_FILES, CSV, DUCKDB, PARQUET, stage_file
 from deid_assets.store.tables import quoted
-from deid_assets.wording import how_many
 
 _MEMBERS = "delivered_members"
 _CLAIMS = "delivered_claims"

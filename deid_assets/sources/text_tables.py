@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.sources.csv_files import csv_columns, stage_csv
 from deid_assets.sources.duckdb_files import duckdb_columns, stage_duckdb
 from deid_assets.sources.files import (
@@ -27,7 +27,6 @@ from deid_assets.sources.files import (
 from deid_assets.sources.received import delivered_files
 from deid_assets.store import durable
 from deid_assets.store.tables import quoted
-from deid_assets.wording import how_many
 
 CSV = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET, DUCKDB = (".parquet", ".pq"), (".duckdb", ".db", ".ddb")

@@ -2,6 +2,10 @@
 
 Everything in it may identify a person. Only its owner can read its folder, and data leaves it only through the release.
 Connections are short, because only one process at a time can open a DuckDB file.
+
+Where the claims have the rows of several tables of events, such as fills of drugs, these are beside those of the claims, and
+what they lack is blank. A blank is no knowledge, so that whatever is counted of a column is counted of its own table's rows.
+Whoever counts rows counts those of one table.
 """
 
 import contextlib
@@ -20,6 +24,7 @@ import pandas as pd
 import pyarrow as pa
 
 from deid_assets.errors import StoreError
+from deid_assets.reference.known_columns import EVENT_TABLE
 from deid_assets.store import durable
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -329,3 +334,44 @@ def drop_schema(file: Path, schema: str) -> None:
     """Remove a schema and its content; for tables that only one computation needed."""
     with connect(file) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {quoted(schema)} CASCADE")
+
+
+ALL_EVENTS = "all_events"
+"""The rows of all tables of events together, where those of one table could be named."""
+
+
+def number_of(table: str) -> str:
+    """Name of the column of members with the number of their rows of a table of events beside the claims."""
+    return f"number_of_{table}"
+
+
+def events_file(table: str) -> str:
+    """Name of the file of a table of events in a release.
+
+    Examples
+    --------
+    >>> events_file("claims"), events_file("lab_results")
+    ('Claims', 'LabResults')
+    """
+    return "".join(part.capitalize() for part in table.split("_"))
+
+
+def is_of(claims: Table, table: str = "claims", alias: str = "") -> str:
+    """SQL that is true for the rows of one table of events; every row is, where there is only one table, and of `ALL_EVENTS`.
+
+    Parameters
+    ----------
+    alias
+        Name of the claims in the query, and a point; empty if no other relation has the column.
+    """
+    several = table != ALL_EVENTS and EVENT_TABLE in claims.columns()
+    return f"{alias}{EVENT_TABLE} = {literal(table)}" if several else "true"
+
+
+def rows_of(claims: Table, table: str = "claims") -> Table:
+    """The rows of one table of events, as a view in the scratch schema; the claims themselves where these are all of them."""
+    if table == ALL_EVENTS or EVENT_TABLE not in claims.columns():
+        return claims
+    return write_view(
+        Table(claims.file, "scratch", f"{claims.name}_of_{table}"), f"SELECT * FROM {claims.sql} WHERE {is_of(claims, table)}"
+    )

@@ -20,10 +20,9 @@ from deid_assets.assessments.demographic_verdicts import (
     to_three_digits,
 )
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import date_attribute
+from deid_assets.methods.demographics.attributes import date_attribute, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.discovery import all_policies
-from deid_assets.methods.demographics.policies import published_alternatives, safe_harbor
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets_tests import examples

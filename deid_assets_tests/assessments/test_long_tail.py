@@ -9,7 +9,7 @@ from deid_assets.methods.long_tail.bins import ClaimNumberBins, bin_sizes
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.policy.sections.longitudinal import LongTail
 from deid_assets.policy.sections.sensitivity import NumberOfClaims
-from deid_assets.store.events import ALL_EVENTS
+from deid_assets.store.tables import ALL_EVENTS
 from deid_assets_tests.methods.small_tables import small_store
 
 SEED = bytes(16)

@@ -36,9 +36,8 @@ from deid_assets.policy.changes import changed_sections
 from deid_assets.policy.loading import policy_from, with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.release.keys import Secret
-from deid_assets.store.events import ALL_EVENTS
 from deid_assets.store.parts import ByPerson, Parts
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import ALL_EVENTS, Table
 from deid_assets_tests import examples
 from deid_assets_tests.assessments.planted_layouts import Canaries
 from deid_assets_tests.methods.small_tables import SmallStore, small_store

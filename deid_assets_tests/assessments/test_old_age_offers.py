@@ -14,7 +14,7 @@ from deid_assets.assessments.demographic_verdicts import (
     policy_named,
 )
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.policies import published_alternatives, safe_harbor
+from deid_assets.methods.demographics.attributes import published_alternatives, safe_harbor
 from deid_assets.sources.demographics import cells_of_cohort
 
 FIVE_YEAR = published_alternatives()[1]

@@ -8,10 +8,9 @@ import pytest
 
 from deid_assets.assessments import compared_tables, utility
 from deid_assets.assessments.assessment import CANARIES, canaries_measurement
-from deid_assets.assessments.evidence import LEFT_OUT, exposure_of
+from deid_assets.assessments.evidence import LEFT_OUT, exposure_of, rounded, rounded_up
 from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.registry import required_measurements
-from deid_assets.assessments.rounding import rounded, rounded_up
 from deid_assets.methods.utility import distributions, gains, prediction
 from deid_assets.methods.utility.ledger import ledger_frame, row_account
 from deid_assets.methods.utility.prediction import Examples

@@ -14,8 +14,7 @@ from deid_assets.policy.loading import load_policy
 from deid_assets.policy.proposal.layouts import recognize
 from deid_assets.policy.proposal.looking import look_at
 from deid_assets.reference.groups import known_codes
-from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.diagnosis_systems import FromColumn
+from deid_assets.sources.delivery import Delivery, FromColumn
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.public_data import public_data

@@ -13,7 +13,7 @@ from deid_assets.assessments.longitudinal_risk import counted_with_suppressed, e
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES, exposure_comparison, heritage_comparison
-from deid_assets.figures.tables import ReportTable, shown, shown_bound
+from deid_assets.figures.rendering import ReportTable, shown, shown_bound
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.policy.loading import policy_by_name

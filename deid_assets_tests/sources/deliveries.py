@@ -7,9 +7,8 @@ import duckdb
 import pandas as pd
 
 from deid_assets.policy.sections.columns import DeclaredColumns
-from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource, Years
+from deid_assets.sources.delivery import ClaimsMap, Delivery, DiagnosisCodes, MembersMap, TablesSource, Years
 from deid_assets.sources.derivations import NOTHING, Declared, Derivation
-from deid_assets.sources.diagnosis_systems import DiagnosisCodes
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.report import IntakeReport
 from deid_assets.store.tables import Table

@@ -6,8 +6,7 @@ import pytest
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.groups import known_codes
 from deid_assets.reference.sensitive import sensitive_codes
-from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
-from deid_assets.sources.diagnosis_systems import FromColumn
+from deid_assets.sources.delivery import ClaimsMap, FromColumn, MembersMap, TablesSource, Years
 from deid_assets_tests.sources.deliveries import CLAIM_FIELDS, SOURCE, claim, csv_text, member, take_in, write_parquet
 
 KNOWN = {

@@ -9,9 +9,8 @@ from random import Random
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
+from deid_assets.sources.delivery import ClaimsMap, FromColumn, MembersMap, TablesSource, Years
 from deid_assets.sources.derivations import NOTHING, Declared, Derivation, delivered_text
-from deid_assets.sources.diagnosis_systems import FromColumn
 from deid_assets_tests.sources.deliveries import Taken, claim, csv_text, made, member, some_codes, take_in
 
 LINE = (

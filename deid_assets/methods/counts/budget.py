@@ -18,9 +18,8 @@ import numpy as np
 import scipy
 from scipy import special
 
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
-from deid_assets.wording import how_many
 
 DEFAULT_TOTAL = 50.0
 """Of all noisy counts of a home, or of a ledger, in zCDP."""

@@ -13,9 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.tables import CellName, Sum
-from deid_assets.wording import how_many
 
 Key = tuple[str, ...]
 """A cell: one code of every dimension of its table."""

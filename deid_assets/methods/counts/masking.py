@@ -14,14 +14,13 @@ import numpy as np
 import scipy
 from scipy import sparse
 
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit_tables
 from deid_assets.methods.counts.choices import Choice, Component, Fillings, choose, line_ends
 from deid_assets.methods.counts.circuits import Circuits
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.readers import ReaderAudit, read
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName, CountTables, PublishedCounts, sum_matrix
-from deid_assets.wording import how_many
 
 _TRIES = 3  # with some small counts protected by totals; then with all
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from deid_assets.errors import CountsError
-from deid_assets.wording import how_many
+from deid_assets.errors import CountsError, how_many
 
 LARGEST_COUNT = 2**40
 """Counts are below this, so that their sums are exact as double-precision numbers."""

@@ -17,8 +17,7 @@ from typing import Literal
 import numpy as np
 
 from deid_assets.methods.dates.intervals import MONTHS, Anchor
-from deid_assets.store.events import is_of
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, is_of
 
 DAYS_IN_RELATIVE_YEAR = 366
 """A year of a member's own time, if days since the first service are released: three of these cover three calendar years."""

@@ -28,8 +28,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from deid_assets.errors import how_many
 from deid_assets.methods.statistics.streams import philox_of
-from deid_assets.wording import how_many
 
 Anchor = Literal["month", "quarter", "half_year", "year"]
 MONTHS: dict[str, int] = {"month": 1, "quarter": 3, "half_year": 6, "year": 12}

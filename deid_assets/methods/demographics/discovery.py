@@ -14,10 +14,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes, DemographicPolicy, Node, policy_at
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import TOTAL, Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import (
     bounded_risks,

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import CohortAttributes, Level
+from deid_assets.methods.demographics.attributes import CohortAttributes, DemographicPolicy, Level, Node
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
 from deid_assets.methods.demographics.discovery import Bar
-from deid_assets.methods.demographics.policies import DemographicPolicy, Node
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_and_errors
 from deid_assets.methods.demographics.spread import ClassSizes

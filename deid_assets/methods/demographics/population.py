@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
-from deid_assets.wording import how_many
 
 
 @dataclass(frozen=True)

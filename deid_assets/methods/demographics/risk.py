@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from deid_assets.methods.demographics.attributes import DemographicPolicy
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
 from deid_assets.methods.demographics.measures import PUBLISHED, Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy
 from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.spread import LEFT_OUT, ClassSizes, expected, plug_in, reciprocal_at_most
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deid_assets.errors import how_many
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, held_but_not_known
-from deid_assets.wording import how_many
 
 MISSING = -1
 """Code of a missing value; nobody knows it, and it excludes nobody."""

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from deid_assets.errors import how_many
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, as_codes
 from deid_assets.store.tables import Table, quoted
-from deid_assets.wording import how_many
 
 MISSING = ""
 """Value of a missing member-level quasi-identifier: a category like any other, released as a blank."""

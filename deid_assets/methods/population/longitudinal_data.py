@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from deid_assets.wording import how_many
+from deid_assets.errors import how_many
 
 Level = TypeVar("Level", bound=int | None, covariant=True)
 

@@ -11,8 +11,7 @@ import numpy as np
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData, as_codes
 from deid_assets.reference.known_columns import BESIDE_DAYS, DAYS_OF_SERVICE, YEARS
-from deid_assets.store.events import ALL_EVENTS, is_of
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import ALL_EVENTS, Table, is_of, quoted
 
 
 def released_profiles(members: str, days: str, names: Mapping[str, str], columns: Sequence[str]) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.reference.digits import digits
 from deid_assets.reference.known_columns import CODE_COLUMNS, DECLARED_CODES, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
-from deid_assets.store.events import is_of
-from deid_assets.store.tables import Query, Table
+from deid_assets.store.tables import Query, Table, is_of
 
 _FURTHER = "string_split(further_diagnoses, ' ')"
 

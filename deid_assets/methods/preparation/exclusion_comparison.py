@@ -22,8 +22,8 @@ import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 
+from deid_assets.errors import how_many
 from deid_assets.store.tables import Table, quoted
-from deid_assets.wording import how_many
 
 CONFIDENCE = 0.99
 """Confidence of the interval of a Kolmogorov-Smirnov distance."""

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from deid_assets.methods.preparation.eligibility import codes_of_claims
-from deid_assets.store.events import is_of, number_of
-from deid_assets.store.tables import Query, Table, quoted
+from deid_assets.store.tables import Query, Table, is_of, number_of, quoted
 
 
 def grouped_claims_query(

@@ -6,8 +6,7 @@ from types import MappingProxyType
 
 from deid_assets.methods.preparation.eligibility import codes_of_claims, may_be_newborn, newborn_years
 from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
-from deid_assets.store.events import is_of, rows_of
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import Table, is_of, quoted, rows_of
 
 CODED = {kind: f"coalesce({', '.join(CODE_COLUMNS[kind])})" for kind in UNREADABLE} | {
     "diagnosis": f"coalesce({', '.join(DIAGNOSES)}, further_diagnoses)"

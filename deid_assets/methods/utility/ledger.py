@@ -16,8 +16,7 @@ import pandas as pd
 from deid_assets.errors import StoreError
 from deid_assets.methods.lattice.information_loss import entropy
 from deid_assets.methods.preparation.eligibility import UNREAD_CODE, NewbornRule, is_no_newborn, is_procedure
-from deid_assets.store.events import is_of
-from deid_assets.store.tables import Table, literal, quoted, write_table
+from deid_assets.store.tables import Table, is_of, literal, quoted, write_table
 
 RELEASED, UNACCOUNTED = "released", "unaccounted"
 

@@ -17,11 +17,10 @@ from typing import Literal, Protocol
 import numpy as np
 import pandas as pd
 
-from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.errors import DeliveryError, PolicyError, how_many
 from deid_assets.methods.candidate.spreadsheet_text import broken_rules
 from deid_assets.reference.chapters import block, category, chapter, chapters_of
 from deid_assets.reference.codes import ICD10CM_PREFIX, DiagnosisSystem, bare, plain_code
-from deid_assets.wording import how_many
 
 
 class Rule(Protocol):

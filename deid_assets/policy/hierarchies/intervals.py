@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from deid_assets.wording import how_many
+from deid_assets.errors import how_many
 
 UNIT_DAYS = {"day": 1, "week": 7, "month": 28}
 """Days in a unit. A month has 28 days, so that days, weeks and two weeks nest in it (methods#hierarchies)."""

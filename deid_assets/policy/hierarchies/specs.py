@@ -5,14 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from deid_assets.errors import PolicyError
+from deid_assets.errors import PolicyError, how_many
 from deid_assets.policy.hierarchies.hierarchy import CodeTable, Dates, Diagnoses, Hierarchy, Identity, Level, Prefixes, Rule
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.sections.longitudinal import Said, Section
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.reference.chapters import chapters_of
 from deid_assets.reference.codes import DiagnosisSystem
-from deid_assets.wording import how_many
 
 LARGEST = 1_000_000
 """Largest number that an interval hierarchy may name: it counts days or years."""

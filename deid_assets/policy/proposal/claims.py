@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deid_assets.errors import how_many
 from deid_assets.policy.form import columns_of
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
@@ -35,9 +36,9 @@ from deid_assets.sources.delivery import (
     DELIVERED_MEMBER_COLUMNS,
     DIAGNOSIS_COLUMNS,
     MOST_YEARS,
+    NAMES,
+    SYSTEM_AT_LEAST,
 )
-from deid_assets.sources.diagnosis_systems import NAMES, SYSTEM_AT_LEAST
-from deid_assets.wording import how_many
 
 _CONDITIONS = "condition_group"
 """The shipped hierarchy of primary condition groups."""

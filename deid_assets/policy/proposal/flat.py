@@ -3,11 +3,10 @@
 import re
 from collections.abc import Sequence
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.policy.proposal.layouts import plain_name, signatures
 from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, DeliveredColumn, DeliveredTable, Look
 from deid_assets.policy.proposal.writing import Text, names
-from deid_assets.wording import how_many
 
 _FEW = 50  # values of a column that become any
 _OF_PEOPLE = 0.9  # distinct values per row from which a column identifies records

@@ -15,8 +15,8 @@ import duckdb
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.groups import known_codes, place_names
 from deid_assets.sources.csv_files import DAMAGED_ARCHIVE
+from deid_assets.sources.delivery import NAMES, SPELLINGS, spelled_system
 from deid_assets.sources.derivations import has_group, ndc_of
-from deid_assets.sources.diagnosis_systems import NAMES, SPELLINGS, spelled_system
 from deid_assets.sources.duckdb_files import duckdb_tables
 from deid_assets.sources.files import IntakeState, SourceTable, naming_damaged_files, staged
 from deid_assets.sources.layout import parsed_day

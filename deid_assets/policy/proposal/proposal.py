@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.policy.form import FORMAT
 from deid_assets.policy.proposal.claims import BASE, propose_claims
 from deid_assets.policy.proposal.flat import propose_flat
@@ -12,7 +12,6 @@ from deid_assets.policy.proposal.layouts import Recognized, recognize
 from deid_assets.policy.proposal.looking import BESIDE, DeliveredTable, Look, look_at
 from deid_assets.policy.proposal.writing import Text
 from deid_assets.policy.scaffold import Heading, like_shipped, quoted_text, require_free_name, shipped_values, write_new
-from deid_assets.wording import how_many
 
 _KEYS = {"members": "member_id", "claims": "claim_id"}
 _UNITS = {"members": ("person", "span"), "claims": ("claim", "claim line")}

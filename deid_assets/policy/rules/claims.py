@@ -10,9 +10,8 @@ from deid_assets.policy.sections.columns import Concept, Drugs
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, OTHER_RELEASE_COLUMNS
 from deid_assets.reference.codes import is_ambiguous, ndc11
 from deid_assets.reference.known_columns import NUMBERS_OF_CLAIMS, STAYS
-from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DesynpufSource, TablesSource
+from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DesynpufSource, FromColumn, TablesSource
 from deid_assets.sources.derivations import Derivation
-from deid_assets.sources.diagnosis_systems import FromColumn
 
 NARROWEST_IN_ORDER = 7
 """Days in the narrowest bins whose pairs are fewer than the 32,767 values that a column of the kernel can have."""

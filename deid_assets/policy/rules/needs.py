@@ -29,7 +29,7 @@ from deid_assets.methods.preparation.rule_figures import (
     readable,
 )
 from deid_assets.policy.models import Policy
-from deid_assets.sources.diagnosis_systems import SYSTEM_AT_LEAST
+from deid_assets.sources.delivery import SYSTEM_AT_LEAST
 from deid_assets.sources.layout import CLAIM_CODE_COLUMNS
 
 CODED_ROWS = 0.5

@@ -10,8 +10,7 @@ from deid_assets.reference.known_columns import (
     UNREADABLE,
     UNREADABLE_DECLARED,
 )
-from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
-from deid_assets.sources.diagnosis_systems import IN_ICD10, SYSTEM_COLUMN
+from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS, IN_ICD10, SYSTEM_COLUMN
 
 OWN_COLUMNS = frozenset(
     (

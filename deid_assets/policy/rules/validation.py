@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from deid_assets.errors import PolicyError
+from deid_assets.errors import PolicyError, how_many
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
@@ -29,8 +29,7 @@ from deid_assets.policy.sections.disclosure import INFERRED
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import YEARS_BY_DEFAULT, ClaimsMap, SyntheticSource, TablesSource
-from deid_assets.store.events import ALL_EVENTS, events_file, number_of
-from deid_assets.wording import how_many
+from deid_assets.store.tables import ALL_EVENTS, events_file, number_of
 
 if TYPE_CHECKING:
     from deid_assets.policy.kinds import AnyPolicy

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from deid_assets.errors import how_many
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.reference.codes import DiagnosisSystem, is_ambiguous, ndc11, plain_code
@@ -30,7 +31,7 @@ from deid_assets.reference.geography import SUPPRESSED, kept_prefixes
 from deid_assets.reference.groups import GROUP_NAMES, CodeGrouping, group_names, known_codes
 from deid_assets.sources import derivations
 from deid_assets.sources.concepts import ConceptKind, Meaning, concept_book, diagnosis_book, named_drug_book
-from deid_assets.sources.delivery import MOST_YEARS, DateFormat
+from deid_assets.sources.delivery import MOST_YEARS, DateFormat, canonical
 from deid_assets.sources.derivations import (
     MILLIONTHS,
     CodeBook,
@@ -41,9 +42,7 @@ from deid_assets.sources.derivations import (
     ResultCells,
     TypedColumn,
 )
-from deid_assets.sources.diagnosis_systems import canonical
 from deid_assets.store.tables import literal
-from deid_assets.wording import how_many
 
 LARGEST = 1_000_000
 """Largest whole number of a declared column: that of interval hierarchies."""

@@ -13,7 +13,7 @@ from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, confidence_of_try, empirical_bernstein_upper_bound
 from deid_assets.policy.problems import Path, Problem, did_you_mean
 from deid_assets.policy.sections.longitudinal import AttackGate, Name, Probability, Section, Trials
-from deid_assets.store.events import ALL_EVENTS
+from deid_assets.store.tables import ALL_EVENTS
 
 if TYPE_CHECKING:
     from deid_assets.policy.models import Policy

@@ -2,9 +2,9 @@
 
 from pydantic import PrivateAttr, ValidationInfo
 
+from deid_assets.errors import how_many
 from deid_assets.policy.files import read_rows
 from deid_assets.policy.sections.longitudinal import Said, Section
-from deid_assets.wording import how_many
 
 
 class TableFile(Section):

@@ -38,8 +38,7 @@ from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import COHORT_SECTIONS, drawn, shape
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.flat import OPTED_OUT, RECORDS
-from deid_assets.store.events import events_file, is_of, rows_of
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, events_file, is_of, rows_of
 
 if TYPE_CHECKING:
     from pandera.ibis import DataFrameSchema

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from deid_assets.errors import CountsError, DeidError, RefusedByLedgerError, ReleaseError
+from deid_assets.errors import CountsError, DeidError, RefusedByLedgerError, ReleaseError, how_many
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import DEFAULT_TOTAL, Budget, Charge, NoisyCell
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
@@ -25,7 +25,6 @@ from deid_assets.methods.counts.tables import CellName, Sum
 from deid_assets.release.keys import Secret
 from deid_assets.store import durable
 from deid_assets.store.digests import REGISTRY_AT_MOST, bytes_digest, canonical_json, kept_bytes, parse_json
-from deid_assets.wording import how_many
 
 FILE = "count_ledger.json"
 _LOCK = ".count_ledger.lock"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from deid_assets.errors import CountsError
+from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts import cohort as counted
 from deid_assets.methods.counts.budget import NoisyCell, definition
 from deid_assets.methods.counts.masking import Known, mask
@@ -18,7 +18,6 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.counts.cells import definitions_of, shapes_of_cells, tables_of
 from deid_assets.release.counts.kinds import counting_of
 from deid_assets.release.counts.noise import DeliveryNoise
-from deid_assets.wording import how_many
 
 FILES = ("Attrition", "Characteristics", "Distributions", "Totals")
 """All files of counts; Totals only if the policy asks for some."""

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
-from deid_assets.errors import NewerHomeError, ReleaseError
+from deid_assets.errors import NewerHomeError, ReleaseError, how_many
 from deid_assets.policy.withdrawals import FILE as OPT_OUTS
 from deid_assets.release.keys import GENERATED, Secret, SigningKey
 from deid_assets.release.lineage.graph import RecordedRelease
 from deid_assets.release.registry import chain as registry_chain
 from deid_assets.store import digests, durable
-from deid_assets.wording import how_many
 
 HEAD_FILE = "journal.head"
 HEAD_FORMAT = "deid_assets journal head 1"

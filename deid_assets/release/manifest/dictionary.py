@@ -21,8 +21,7 @@ from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.cohort import release_people_contract
 from deid_assets.schemas.contract import contract
 from deid_assets.schemas.flat import release_records_contract
-from deid_assets.store.events import events_file
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import Table, events_file, quoted
 
 FILE = "data/dictionary.json"
 MOST_LABELS = 500

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.reference.known_columns import AGES, GROUPED, MEMBERS
-from deid_assets.store.events import events_file
+from deid_assets.store.tables import events_file
 
 Target = Literal["condition_occurrence", "procedure_occurrence", "drug_exposure", "measurement", "observation"]
 VISITS = events_file("claims")

@@ -24,8 +24,7 @@ from deid_assets.release.omop.tables import CDM_VERSION, named, numbered_views, 
 from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.store.digests import file_digest, parse_json, regular_bytes
-from deid_assets.store.events import events_file
-from deid_assets.store.tables import literal, quoted
+from deid_assets.store.tables import events_file, literal, quoted
 
 _AGES = re.compile(r"([0-9]+)(?:-([0-9]+)|(\+))?\Z")
 

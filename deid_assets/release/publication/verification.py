@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from deid_assets.errors import ReleaseError
+from deid_assets.errors import ReleaseError, how_many
 from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.manifest import certificate as certificates
@@ -23,7 +23,6 @@ from deid_assets.release.manifest.editions import FORMAT
 from deid_assets.release.registry.chain import GENESIS, Chain, Entry, read_chain, trust_in
 from deid_assets.release.registry.clock import parse_time
 from deid_assets.store import digests
-from deid_assets.wording import how_many
 
 _NUMBER = re.compile(r"\d{4,}\Z")
 MANIFEST = "manifest.json"

@@ -11,9 +11,8 @@ from itertools import permutations
 
 import pandas as pd
 
-from deid_assets.methods.demographics.attributes import CohortAttributes
+from deid_assets.methods.demographics.attributes import CohortAttributes, DemographicPolicy
 from deid_assets.methods.demographics.measures import Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy
 from deid_assets.methods.demographics.risk import verdicts
 
 

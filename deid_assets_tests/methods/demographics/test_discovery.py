@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deid_assets.methods.demographics.attributes import policy_at
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.discovery import Bar, all_policies, detail_of_levels, discover, risk_and_detail
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
-from deid_assets.methods.demographics.policies import policy_at
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_and_errors, risks_at
 from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.printed import refines

@@ -13,15 +13,17 @@ from deid_assets.methods.demographics.attributes import (
     CENSUS_RACES,
     Attribute,
     CohortAttributes,
+    DemographicPolicy,
     age_attribute,
     ethnicity_attribute,
+    published_alternatives,
+    safe_harbor,
     sex_attribute,
 )
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.discovery import Bar
 from deid_assets.methods.demographics.local_recoding import classes_with_ages, recode_old_ages, recoded_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.population import EVENLY, cells_of, population_of
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
 from deid_assets_tests import examples

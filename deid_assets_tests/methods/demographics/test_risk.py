@@ -15,15 +15,18 @@ from deid_assets.methods.demographics.attributes import (
     CENSUS_RACES,
     Attribute,
     CohortAttributes,
+    DemographicPolicy,
     age_attribute,
     birthday_attribute,
     date_attribute,
     ethnicity_attribute,
+    policy_at,
+    published_alternatives,
+    safe_harbor,
     sex_attribute,
 )
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, UNIQUES, Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy, policy_at, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.population import EVENLY, cells_of, population_of
 from deid_assets.methods.demographics.risk import (
     bounded_risks,

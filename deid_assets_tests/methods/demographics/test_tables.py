@@ -11,10 +11,11 @@ from deid_assets.methods.demographics.attributes import (
     CohortAttributes,
     age_attribute,
     ethnicity_attribute,
+    published_alternatives,
+    safe_harbor,
     sex_attribute,
 )
 from deid_assets.methods.demographics.measures import PUBLISHED, TOTAL, Measure
-from deid_assets.methods.demographics.policies import published_alternatives, safe_harbor
 from deid_assets.methods.demographics.risk import verdicts
 from deid_assets_tests.methods.demographics.printed import PrintedPercent, alternatives_table, impossible_risks, reference_table
 
