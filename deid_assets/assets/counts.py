@@ -18,8 +18,8 @@ from deid_assets.methods.dates.errors import ReleasedDates
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.counts.cells import counted_frame
-from deid_assets.release.counts.home_ledger import files_of, sds_by_definition
 from deid_assets.release.counts.kinds import LONGITUDINAL, Counting, counting_of
+from deid_assets.release.counts.ledger import files_of, sds_by_definition
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.counts.published import file_tables, later_steps, planned_cells, planned_sums
 from deid_assets.release.counts.published import published_counts as protected

@@ -9,12 +9,11 @@ import click
 import numpy as np
 
 from deid_assets.command_line import demographics_document
-from deid_assets.command_line.count_audit import beside_sums, masked_findings
 from deid_assets.command_line.count_declaration import read_declaration
 from deid_assets.command_line.count_files import CountFile, counts_csv
 from deid_assets.command_line.count_layouts import BLANK, Reading, ReadTable, read_table, written_table
 from deid_assets.command_line.count_options import Protection, TableFiles
-from deid_assets.command_line.count_protection import Protected, Protecting, protected, recorded
+from deid_assets.command_line.count_protection import Protected, Protecting, beside_sums, masked_findings, protected, recorded
 from deid_assets.command_line.options import require_new
 from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.audit import SmallCounts

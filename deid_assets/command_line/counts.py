@@ -50,7 +50,7 @@ def audit_command(files: tuple[Path, ...], sums: shared.StatedSums, how: shared.
     Exit code 0: nothing is disclosed; 2: small counts are shown, exposed, nearly exposed or not proven hidden; 1: error;
     64: wrong command line; 130 and 143: interrupted.
     """
-    from deid_assets.command_line.count_audit import audited
+    from deid_assets.command_line.count_protection import audited
 
     shared.answer(lambda: audited(files, sums, how, written.output), written.as_json)
 

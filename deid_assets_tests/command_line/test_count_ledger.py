@@ -193,7 +193,7 @@ def test_the_ledger_holds_no_true_count(here):
 def test_calls_at_the_same_time_are_counted_one_by_one(here):
     def published(i: int) -> int:
         from deid_assets.command_line.count_files import counts_csv, read_counts
-        from deid_assets.command_line.count_ledger import AskedLedger, Published, asked_for, enter, planned
+        from deid_assets.command_line.count_protection import AskedLedger, Published, asked_for, enter_in_ledger, planned_noise
         from deid_assets.errors import RefusedByLedgerError
         from deid_assets.methods.counts.estimates import ConsistentNoise
         from deid_assets.methods.counts.noise import NoiseRule, add_noise
@@ -207,7 +207,7 @@ def test_calls_at_the_same_time_are_counted_one_by_one(here):
         content = counts_csv(noisy.cells, noisy.counts.tolist(), read.contribution, noisy.sums, noisy.sd.tolist())
         ledger = asked_for(AskedLedger("kept", 3, None))
         try:
-            enter(ledger, Published(read, content, None, planned(tables, rule, noise)), secret, 60)
+            enter_in_ledger(ledger, Published(read, content, None, planned_noise(tables, rule, noise)), secret, 60)
         except RefusedByLedgerError:
             return 0
         return 1

@@ -10,7 +10,14 @@ import pytest
 from deid_assets.assessments.count_disclosure import disclosed_cells
 from deid_assets.assets.counts import earlier_tables
 from deid_assets.command_line.count_files import counts_csv, read_counts
-from deid_assets.command_line.count_ledger import AskedLedger, Published, asked_for, enter, opened, planned
+from deid_assets.command_line.count_protection import (
+    AskedLedger,
+    Published,
+    asked_for,
+    enter_in_ledger,
+    opened_ledger,
+    planned_noise,
+)
 from deid_assets.errors import CountsError, RefusedByLedgerError
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import definition
@@ -19,7 +26,7 @@ from deid_assets.methods.counts.noise import NoiseRule, add_noise
 from deid_assets.methods.counts.published_tables import COLUMNS
 from deid_assets.methods.counts.tables import CellName, CountTables
 from deid_assets.policy.sections.counts import CountNoise, ProtectedTables
-from deid_assets.release.counts.home_ledger import HomeLedger, files_of, sds_by_definition, tables_of_manifest
+from deid_assets.release.counts.ledger import HomeLedger, files_of, sds_by_definition, tables_of_manifest
 from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.cumulative import releases_made
@@ -88,14 +95,14 @@ def file(releases: Releases, method: str, sd: float = 2.5, limits: tuple[int, fl
     assert isinstance(ledger, HomeLedger)
     if method == "mask":
         content = counts_csv(read.cells, [100, "H", "T"], read.contribution, read.sums)
-        return enter(ledger, Published(read, content, SmallCounts()), SECRET, 60)
+        return enter_in_ledger(ledger, Published(read, content, SmallCounts()), SECRET, 60)
     tables, rule = CountTables(read.cells, np.array(read.shown), read.sums), NoiseRule(sd)
     noise = ConsistentNoise(bytes(32), "a delivery", "")
-    plan = planned(tables, rule, noise)
+    plan = planned_noise(tables, rule, noise)
     ledger.require_affordable(plan, tables.sums)
     noisy = add_noise(tables, rule, noise.draw)
     content = counts_csv(noisy.cells, noisy.counts.tolist(), read.contribution, noisy.sums, noisy.sd.tolist())
-    return enter(ledger, Published(read, content, None, plan), SECRET, 60)
+    return enter_in_ledger(ledger, Published(read, content, None, plan), SECRET, 60)
 
 
 def spent(releases: Releases) -> float:
@@ -206,10 +213,10 @@ def test_a_home_is_the_ledger_where_it_is_named(releases, tmp_path, monkeypatch)
     monkeypatch.setenv("DEID_HOME", str(releases.home.root))
     monkeypatch.delenv("DEID_LEDGER", raising=False)
     assert isinstance(asked_for(AskedLedger(None, 10, None)), HomeLedger)
-    assert not isinstance(opened(tmp_path / "folder"), HomeLedger) and not os.path.exists(tmp_path / "folder")
+    assert not isinstance(opened_ledger(tmp_path / "folder"), HomeLedger) and not os.path.exists(tmp_path / "folder")
 
 
 def test_a_ledger_of_its_own_whose_folder_becomes_a_home_is_not_forgotten(releases):
     (releases.home.root / "count_ledger.json").write_text("")
     with pytest.raises(CountsError, match="became a home"):
-        opened(releases.home.root)
+        opened_ledger(releases.home.root)

@@ -206,7 +206,7 @@ def risks_of_policies(
 
     Examples
     --------
-    >>> from deid_assets.methods.demographics import attributes, measures, policies, population
+    >>> from deid_assets.methods.demographics import attributes, measures, population
     >>> state = attributes.Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"]))
     >>> sex, race = attributes.sex_attribute(), attributes.ethnicity_attribute()
     >>> people = attributes.CohortAttributes(attributes.age_attribute(), race, state, sex)
@@ -216,7 +216,7 @@ def risks_of_policies(
     ... )
     >>> known = population.population_of(table, people, population.EVENLY)
     >>> cohort = pd.DataFrame({"age": [101, 102], "ethnicity": "white", "geography": "WA", "sex": "F"})
-    >>> found = risks_of_policies(population.cells_of(cohort, known), [policies.safe_harbor()], [measures.TOTAL])
+    >>> found = risks_of_policies(population.cells_of(cohort, known), [attributes.safe_harbor()], [measures.TOTAL])
     >>> found[["policy", "group", "records"]].values.tolist()
     [['Safe Harbor', 'all', 2]]
     """
