@@ -1,8 +1,8 @@
 """Parts of the people of a store, and rows that are made for the people of one part after the other.
 
 A part is a share of the people with all of their rows. Who is in which follows from a keyed hash of the identifier, so that
-every row of a person is in the same part, in every table and in every delivery of a home. What a part needs of rows that are
-sorted, joined or grouped by person is in memory at a time, and not what all of them need.
+every row of a person is in the same part, in every table and in every delivery of a home. Rows are sorted, joined and grouped
+for one part at a time; each part reads the tables whole, and leaves out the rows of others.
 """
 
 from collections.abc import Callable
