@@ -15,7 +15,7 @@ from deid_assets.store.tables import Table
     policy_sections=[
         "removal", "quasi_identifiers", "hierarchies", "dimensions", "top_coding", "provider_suppression", "dates",
     ],
-    version="2",
+    version="3",
     kinds=("duckdb", "numpy"),
     inputs=(*INPUTS.values(), PATTERNS, "value_domains", "chosen_generalization"),
 )  # fmt: skip

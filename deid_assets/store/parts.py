@@ -5,10 +5,10 @@ every row of a person is in the same part, in every table and in every delivery 
 for one part at a time; each part reads the tables whole, and leaves out the rows of others.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-import duckdb
+from functools import partial
 
 from deid_assets.store.tables import Rows, Table, connect, quoted, write_rows
 
@@ -39,11 +39,12 @@ class Parts:
         Examples
         --------
         >>> Parts(4, bytes(8)).holds(3)
-        'hash("member_id", 0::UBIGINT) % 4 = 3'
+        'hash(hash("member_id", 0::UBIGINT)) % 4 = 3'
         """
         # Text of a view: a key cannot be bound.
         key = int.from_bytes(self.key[:8], "big")
-        return f"hash({quoted(PERSON)}, {key}::UBIGINT) % {int(self.number)} = {int(part)}"
+        # Hashed once more: of two hashes together, the lowest bits tell of either one alone.
+        return f"hash(hash({quoted(PERSON)}, {key}::UBIGINT)) % {int(self.number)} = {int(part)}"
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,18 @@ def write_by_person(table: Table, rows: ByPerson) -> int:
 
     Rows of one part follow those of another; within a part they are in the order in which they are made.
     """
-    with connect(table.file) as connection:
-        parts = [tuple(_of_part(connection, one, rows.parts, part) for one in rows.tables) for part in range(rows.parts.number)]
-    try:
-        return write_rows(table, (rows.make(*own) for own in parts))
-    finally:
+    if rows.parts.number == 1:
+        return write_rows(table, [rows.make(*rows.tables)])
+    parts = [tuple(_view_of(one, part) for one in rows.tables) for part in range(rows.parts.number)]
+    with contextlib.ExitStack() as at_the_end:
+        at_the_end.push(partial(_drop_views, table, [view for own in parts for view in own]))
         with connect(table.file) as connection:
-            for view in {one for own in parts for one in own} - set(rows.tables):
-                connection.execute(f"DROP VIEW {view.sql}")
+            connection.execute("CREATE SCHEMA IF NOT EXISTS scratch")
+            for part, own in enumerate(parts):
+                for view, one in zip(own, rows.tables, strict=True):
+                    rows_of_part = f"SELECT * FROM {one.sql} WHERE {rows.parts.holds(part)}"
+                    connection.execute(f"CREATE OR REPLACE VIEW {view.sql} AS {rows_of_part}")
+        return write_rows(table, (rows.make(*own) for own in parts))
 
 
 def scratch_by_person(name: str, rows: ByPerson) -> Table:
@@ -88,11 +93,15 @@ def scratch_by_person(name: str, rows: ByPerson) -> Table:
     return made
 
 
-def _of_part(connection: duckdb.DuckDBPyConnection, table: Table, parts: Parts, part: int) -> Table:
-    """The rows of the people in a part: a view, or the table itself if there is no other part."""
-    if parts.number == 1:
-        return table
-    view = Table(table.file, "scratch", f"{table.name}_of_part_{part}")
-    connection.execute("CREATE SCHEMA IF NOT EXISTS scratch")
-    connection.execute(f"CREATE OR REPLACE VIEW {view.sql} AS SELECT * FROM {table.sql} WHERE {parts.holds(part)}")
-    return view
+def _view_of(table: Table, part: int) -> Table:
+    # No table of events is called so: its name would have two underscores side by side.
+    return Table(table.file, "scratch", f"{table.name}__of_part_{part}")
+
+
+def _drop_views(table: Table, views: Sequence[Table], failed: type[BaseException] | None, *_: object) -> None:
+    """Drop views; after a failure as far as that can be done, because its own error says more."""
+    as_far_as_possible = contextlib.suppress(Exception) if failed else contextlib.nullcontext()
+    with as_far_as_possible, connect(table.file) as connection:
+        for view in views:
+            with as_far_as_possible:
+                connection.execute(f"DROP VIEW IF EXISTS {view.sql}")

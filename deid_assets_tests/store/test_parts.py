@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from deid_assets.store.parts import ByPerson, Parts, scratch_by_person, write_by_person
-from deid_assets.store.tables import Query, Table, write_table
+from deid_assets.store.tables import Query, Table, connect, write_table
 
 KEY, OTHER = b"a key of parts", b"another key of parts"
 PEOPLE = 500
@@ -47,12 +47,13 @@ def test_everybody_is_in_one_part_with_all_rows_and_parts_are_about_as_large(mem
     assert all(0.5 < len(own) * number / PEOPLE < 1.6 for own in of_members)
 
 
-def test_without_the_key_nobody_knows_who_is_in_which(members):
-    one, other = (people_of(members, Parts(4, key)) for key in (KEY, OTHER))
-    again = people_of(members, Parts(4, KEY))
-    assert one == again != other
-    stayed = sum(len(set(a) & set(b)) for a, b in zip(one, other, strict=True))
-    assert stayed < PEOPLE / 2
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_without_the_key_nobody_knows_who_is_in_which(members, number):
+    one, other = (people_of(members, Parts(number, key)) for key in (KEY, OTHER))
+    assert one == people_of(members, Parts(number, KEY))
+    # People who share a part are spread over all parts of another key.
+    together = [len(set(a) & set(b)) for a in one for b in other]
+    assert all(0.4 < number**2 * some / PEOPLE < 1.8 for some in together)
     assert KEY.hex() not in repr(Parts(4, KEY)) and str(KEY) not in repr(Parts(4, KEY))
 
 
@@ -118,3 +119,23 @@ def test_an_error_in_one_part_leaves_the_last_table_and_no_view(store, members):
         write_by_person(table, ByPerson(fails_once, (members,), Parts(4, KEY)))
     assert store.rows(f"SELECT * FROM {table.sql}") == [("as it was",)]
     assert views(store.file) == []
+
+
+def test_the_error_of_a_part_is_told_though_its_views_cannot_be_dropped(store, members):
+    table = Table(store.file, "tests", "made")
+
+    def fails(own: Table) -> str:
+        with connect(own.file) as connection:
+            connection.execute(f"DROP VIEW {own.sql}; CREATE TABLE {own.sql} (v INTEGER)")
+        raise ValueError("the reason")
+
+    with pytest.raises(ValueError, match="the reason"):
+        write_by_person(table, ByPerson(fails, (members,), Parts(4, KEY)))
+
+
+def test_no_view_is_left_if_another_cannot_be_made(store, members, claims):
+    write_table(Table(store.file, "scratch", "claims__of_part_2"), "SELECT 1 AS v")
+    table = Table(store.file, "tests", "made")
+    with pytest.raises(duckdb.Error):
+        write_by_person(table, ByPerson(lambda own, _: f"FROM {own.sql}", (members, claims), Parts(4, KEY)))
+    assert [name for name in views(store.file) if name.startswith("members")] == []
