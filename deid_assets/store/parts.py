@@ -15,6 +15,8 @@ from deid_assets.store.tables import Rows, Table, connect, quoted, write_rows
 PERSON = "member_id"
 """The column that says whose a row is."""
 
+_HASHES = 2**64
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -38,13 +40,15 @@ class Parts:
 
         Examples
         --------
-        >>> Parts(4, bytes(8)).holds(3)
-        'hash(hash("member_id", 0::UBIGINT)) % 4 = 3'
+        >>> Parts(4, bytes(8)).holds(0)
+        'hash(hash("member_id", 0::UBIGINT)) BETWEEN 0::UBIGINT AND 4611686018427387903::UBIGINT'
         """
         # Text of a view: a key cannot be bound.
         key = int.from_bytes(self.key[:8], "big")
-        # Hashed once more: of two hashes together, the lowest bits tell of either one alone.
-        return f"hash(hash({quoted(PERSON)}, {key}::UBIGINT)) % {int(self.number)} = {int(part)}"
+        first, end = (place * _HASHES // self.number for place in (part, part + 1))
+        # Hashed once more: of two hashes together, the lowest bits tell of either one alone. A range, because DuckDB takes a
+        # remainder that equals a number for rare, and would build its hash tables from the claims.
+        return f"hash(hash({quoted(PERSON)}, {key}::UBIGINT)) BETWEEN {first}::UBIGINT AND {end - 1}::UBIGINT"
 
 
 @dataclass(frozen=True)
