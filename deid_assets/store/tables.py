@@ -134,8 +134,9 @@ _MEMORY_LIMIT = min(
     4_000_000_000,
     int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
 )
-"""Bytes that DuckDB may use before it spills: what its threads need. With more, it mostly keeps what it has read, beside the
-kernel's arrays; on a small machine, those need the rest."""
+"""Bytes that DuckDB may use before it spills: what up to eight threads need. With more, it mostly keeps what it has read,
+beside the kernel's arrays; on a small machine, those need the rest. Processors and memory are the machine's, not a
+container's."""
 _connections: set[duckdb.DuckDBPyConnection] = set()
 
 
