@@ -103,9 +103,9 @@ def test_claims_that_were_not_cut_are_not_released(prepared, tmp_path, monkeypat
     monkeypatch.setattr(number_of_claims, "truncate_within_classes", lambda counts, *others: counts)
     with copy_of(prepared, tmp_path / "deid") as pipeline:
         summary = pipeline.run(
-            KEY, ["truncated_claims", "member_profiles", "value_domains", "value_diversity", "adversary_power",
-                  "generalization_lattice", "lattice_diagnosis", "passed_over_nodes", "chosen_generalization",
-                  "suppressed_members"],
+            KEY, ["truncated_claims", "member_profiles", "value_domains", "coded_histories", "value_diversity",
+                  "adversary_power", "generalization_lattice", "lattice_diagnosis", "passed_over_nodes",
+                  "chosen_generalization", "suppressed_members"],
         )  # fmt: skip
         assert summary.release is None and summary.reasons
         assert any("demographic classes at" in reason and "these changes passed" in reason for reason in summary.reasons), (
