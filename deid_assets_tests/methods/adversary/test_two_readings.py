@@ -66,3 +66,12 @@ def test_the_larger_upper_bound_counts():
 def test_an_adversary_of_some_targets_knows_the_claims_of_those():
     some = Adversary(np.array([5, 6, 7]), 5, "floor").of(np.array([True, False, True]))
     assert (some.claims.tolist(), some.power, some.rounding) == ([5, 7], 5, "floor")
+
+
+@pytest.mark.parametrize(("fixed", "literal"), [(10, 40), (40, 10)])
+def test_the_larger_reading_decides(fixed, literal):
+    readings = BothReadings(NodeMeasurement(fixed, 0, 1000), NodeMeasurement(literal, 0, 1000))
+    assert readings.share == 0.04
+    assert readings.upper_bound(0.9) == clopper_pearson_upper_bound(40, 1000, 0.9) < 0.06
+    assert readings.hold(0.06, 0.9, 0.7) and not readings.hold(0.06, 0.9, 0.6), "the share is within the aim of MaxSup or not"
+    assert not readings.hold(0.045, 0.9, 1.0), "the bound is not within MaxSup"
