@@ -7,9 +7,7 @@ The members who match are counted part by part (methods#parts). Draws are made o
 count may still change go on to other parts, with all that these need: they know nothing but their bit-sets.
 """
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,6 +22,7 @@ from deid_assets.methods.kernel.member_index import (
     MemberIndex,
     MemberPart,
 )
+from deid_assets.methods.kernel.recent_streams import RecentStreams
 from deid_assets.methods.population.longitudinal_data import LongitudinalData, truncated_targets
 
 BYTES_KEPT = 1 << 26
@@ -152,49 +151,15 @@ class Counted:
     undecided: Undecided
 
 
-class _RecentStreams:
-    """The first requested batches of the streams used last, up to `BYTES_KEPT` bytes.
+@dataclass(eq=False)
+class _Stream:
+    """Batches of one stream, by their blocks."""
 
-    Nodes ask for the blocks of a stream from the first on, and most stop soon. So the first ones are worth most, and a batch
-    makes room for none of its own stream.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[bytes, dict[range, Batch]] = OrderedDict()
-
-    def __reduce__(self) -> tuple:
-        # A lock cannot be sent to another process, and batches are quick to make again.
-        return _RecentStreams, ()
-
-    def get(self, stream_key: bytes, blocks: range) -> Batch | None:
-        """Return a batch that was kept, or None.
-
-        Rows that are looked up for it are cached with it, as long as there is room; then they are the caller's own.
-        """
-        with self._lock:
-            if stream_key in self._kept:
-                self._kept.move_to_end(stream_key)
-            batch = self._kept.get(stream_key, {}).get(blocks)
-            if batch is None or self._nbytes < BYTES_KEPT:
-                return batch
-            return replace(batch, rows=dict(batch.rows), lost=dict(batch.lost), is_kept=False)
-
-    def offer(self, stream_key: bytes, blocks: range, batch: Batch) -> Batch:
-        """Keep a batch if there is room for it beside those of its own stream, and return it; older streams go."""
-        with self._lock:
-            own = self._kept.setdefault(stream_key, {})
-            self._kept.move_to_end(stream_key)
-            if _total_bytes(own) + batch.nbytes > BYTES_KEPT:
-                return batch
-            while self._nbytes + batch.nbytes > BYTES_KEPT and len(self._kept) > 1:
-                self._kept.popitem(last=False)
-            own[blocks] = replace(batch, is_kept=True)
-            return own[blocks]
+    batches: dict[range, Batch] = field(default_factory=dict)
 
     @property
-    def _nbytes(self) -> int:
-        return sum(_total_bytes(batches) for batches in self._kept.values())
+    def nbytes(self) -> int:
+        return sum(batch.nbytes for batch in self.batches.values())
 
 
 class DrawnBlocks:
@@ -220,7 +185,7 @@ class DrawnBlocks:
             self._truncated |= truncated_targets(released, history)
         self._sorted = SortedTargets(released, self._group_of)
         self._own_counts: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        self._kept = _RecentStreams()
+        self._kept = RecentStreams(_Stream)
 
     def __getstate__(self) -> dict:
         # What was counted is quick to count again.
@@ -229,14 +194,22 @@ class DrawnBlocks:
     def batch(self, stream_key: bytes, blocks: range, keep: bool = False) -> Batch:
         """Return some blocks of a stream, sorted by the positions of members in the bit-sets: neighbors share memory.
 
-        `keep` caches them for the next node that asks for them.
+        `keep` caches them for the next node that asks for them, while there is room. What is looked up for a cached batch is
+        cached with it; once there is no room left, it is the caller's own.
         """
-        batch = self._kept.get(stream_key, blocks)
-        if batch is None:
-            order, knowledge = engine.chosen().draw_in_order(self._sorted, stream_key, blocks)
-            truncated = np.flatnonzero(self._truncated[knowledge.targets])
-            batch = Batch(order, knowledge, truncated)
-            batch = self._kept.offer(stream_key, blocks, batch) if keep else batch
+        with self._kept.lock:
+            stream = self._kept.of(stream_key)
+            batch = None if stream is None else stream.batches.get(blocks)
+            if batch is not None:
+                if self._kept.nbytes < BYTES_KEPT:
+                    return batch
+                return replace(batch, rows=dict(batch.rows), lost=dict(batch.lost), is_kept=False)
+        order, knowledge = engine.chosen().draw_in_order(self._sorted, stream_key, blocks)
+        batch = Batch(order, knowledge, np.flatnonzero(self._truncated[knowledge.targets]))
+        with self._kept.lock:
+            stream = self._kept.with_room(stream_key, batch.nbytes, BYTES_KEPT) if keep else None
+            if stream is not None:
+                batch = stream.batches[blocks] = replace(batch, is_kept=True)
         return batch
 
     def begin(self, part: MemberPart, asked: Asked, blocks: range, known: np.ndarray | None = None) -> Counted:
@@ -364,10 +337,6 @@ class DrawnBlocks:
             keys = targets[owners] * np.int64(domain.sizes[level]) + values
             self._own_counts[history, level] = np.unique(keys, return_counts=True)
         return self._own_counts[history, level]
-
-
-def _total_bytes(batches: Mapping[range, Batch]) -> int:
-    return sum(batch.nbytes for batch in batches.values())
 
 
 def _joined(undecided: Sequence[Undecided]) -> Undecided:

@@ -5,11 +5,11 @@ too few does so at every finer one. This holds where one exemption serves the wh
 every node, so that only those are matched whose flag no related node tells (methods#what-nodes-tell-each-other).
 """
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from deid_assets.methods.kernel.recent_streams import RecentStreams
 
 BYTES_KEPT = 1 << 25
 """Memory for flags: one bit for each draw at each node."""
@@ -47,8 +47,7 @@ class KnownFlags:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._streams: OrderedDict[bytes, _Stream] = OrderedDict()
+        self._streams = RecentStreams(_Stream)
 
     def implied(self, stream_key: bytes, levels: tuple[int, ...], blocks: range, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Return what is implied of the draws of some blocks at a node.
@@ -69,10 +68,9 @@ class KnownFlags:
             a finer one.
         """
         flagged, cleared = np.zeros((2, len(blocks), size), dtype=bool)
-        with self._lock:
-            stream = self._streams.get(stream_key)
+        with self._streams.lock:
+            stream = self._streams.of(stream_key)
             if stream is not None and stream.numbers:
-                self._streams.move_to_end(stream_key)
                 distance = np.array(list(stream.numbers)) - np.array(levels)
                 finer, coarser = (distance <= 0).all(axis=1), (distance >= 0).all(axis=1)
                 apart = np.abs(distance.sum(axis=1))
@@ -87,13 +85,10 @@ class KnownFlags:
     def learn(self, stream_key: bytes, levels: tuple[int, ...], blocks: range, flags: np.ndarray) -> None:
         """Keep the flags of some blocks at a node, (B,) bool in the order of the stream; flags of older streams go."""
         packed = np.packbits(flags.reshape(len(blocks), -1), axis=1)
-        with self._lock:
-            stream = self._streams.setdefault(stream_key, _Stream())
-            self._streams.move_to_end(stream_key)
-            if stream.nbytes + packed.nbytes > BYTES_KEPT:
+        with self._streams.lock:
+            stream = self._streams.with_room(stream_key, packed.nbytes, BYTES_KEPT)
+            if stream is None:
                 return
-            while sum(one.nbytes for one in self._streams.values()) + packed.nbytes > BYTES_KEPT:
-                self._streams.popitem(last=False)
             node = stream.numbers.setdefault(levels, len(stream.numbers))
             for number, bits in zip(blocks, packed, strict=True):
                 block = stream.blocks.setdefault(number, _Block())
