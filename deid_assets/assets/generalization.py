@@ -300,6 +300,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
                 policy.adversary.everything_known_at_most,
             ),
             gates,
+            StepLog(step.context, "tries"),
         )
         most = COMPARED_AT_MOST if risk.nodes_by_gain else 1
         passing, passed_over, worst_class = choose_generalization(

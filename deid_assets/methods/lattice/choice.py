@@ -125,6 +125,7 @@ def fewest_to_suppress(drawn: np.ndarray, flagged: np.ndarray, goal: float) -> i
 
 
 StreamKeys = Callable[[str], bytes]
+Progress = Callable[[int, int, str], None]
 
 HIGH_RISK = "share at high risk"
 WORST_CLASS = "share at high risk of the worst class"
@@ -239,6 +240,8 @@ class Judge:
         Returns the 16-byte key of a named stream.
     other_gates
         Further requirements on a chosen node.
+    progress
+        Told of each node that is tried: how many were, how many can be, and what was found.
     """
 
     computation: NodeComputation
@@ -246,6 +249,7 @@ class Judge:
     keys: StreamKeys
     demands: Demands
     other_gates: OtherGates | None = None
+    progress: Progress | None = None
 
     @property
     def members(self) -> int:
@@ -376,7 +380,7 @@ def choose_generalization(
     holding: list[Choice] = []
     left = FURTHER_TRIES
     way_of_first = as_it_is
-    for way, node in tries:
+    for number, (way, node) in enumerate(tries, start=1):
         if holding:
             if any(one.node == node for one in holding) or (not prefer_detail and way is not way_of_first):
                 continue
@@ -387,6 +391,9 @@ def choose_generalization(
                 break
             left -= 1
         tried = way(node)
+        if judge.progress is not None:
+            found = tried.gate if isinstance(tried, Failed) else "holds"
+            judge.progress(number, len(tries), f"node {node}: {found}")
         if isinstance(tried, Failed):
             passed_over[node] = tried.gate
             worst_class = worst_class or tried.worst_class

@@ -18,7 +18,7 @@ import pandas as pd
 
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.choice import DRAWS_A_MEMBER, fewest_to_suppress
+from deid_assets.methods.lattice.choice import DRAWS_A_MEMBER, Progress, fewest_to_suppress
 from deid_assets.methods.lattice.predictive_tagging import (
     Node,
     all_nodes,
@@ -32,8 +32,6 @@ from deid_assets.methods.lattice.predictive_tagging import (
 from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import Decision, SequentialRule
-
-Progress = Callable[[int, int, str], None]
 
 NodeDecision = Literal["candidate", "not_candidate", "undecided", "open"]
 

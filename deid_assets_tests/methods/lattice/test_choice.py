@@ -208,6 +208,17 @@ class TestChoice:
         assert choice.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
         assert choice.readings.fixed.draws == choice.readings.literal.draws == DRAWS
 
+    def test_what_is_found_of_each_node_is_told(self):
+        told = []
+        judge = judge_of(computation_of(population(rare=60)), 0.0, other_gates=Refusing((1,)))
+        judge = replace(judge, progress=lambda *of_node: told.append(of_node))
+        choose_generalization(judge, [(0,), (1,), (2,), (2,)], [])
+        assert told == [
+            (1, 4, "node (0,): share at high risk"),
+            (2, 4, "node (1,): another gate"),
+            (3, 4, "node (2,): holds"),
+        ]
+
     def test_without_suppression_nothing_else_is_tried(self):
         computation = computation_of(population(rare=60))
         assert choose(computation, [(0,)], others=[(2,)]) is None
