@@ -13,18 +13,18 @@ from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.store.tables import Table
 
 PATTERNS = "patterns_of_care"
-"""The asset of how many identifiers show each pattern of care. The gate does not read it, and counts in the claims."""
+"""The asset of how many identifiers show each pattern of care. The gate does not read it: it counts in the claims."""
 
 
 class ReleasedRows(Candidate):
     """The one step that recodes: what the tables of the restricted store are as released rows."""
 
-    def rows(self, counted_again: bool = False) -> dict[str, str]:
-        """SELECT every table of the release, by its asset; `counted_again` as for `claims`."""
+    def rows(self) -> dict[str, str]:
+        """SELECT every table of the release, by its asset."""
         return {
             "release_members": self.members(),
             "release_days_in_hospital": self.days_in_hospital(),
-            "release_claims": self.claims(counted_again=counted_again),
+            "release_claims": self.claims(),
         }
 
     def members(self) -> str:
@@ -39,15 +39,13 @@ class ReleasedRows(Candidate):
         own = {column: self.levels[column] for column in (*years.values(), *beside)}
         return released_tables.days_query(self.recoding, own, years, beside)
 
-    def claims(self, with_claim_id: bool = False, counted_again: bool = False) -> str:
+    def claims(self, with_claim_id: bool = False) -> str:
         """SELECT the claims table of the release.
 
         Parameters
         ----------
         with_claim_id
             Whether to select claim_id, which is never released: with it, rows can be compared with what was delivered.
-        counted_again
-            Whether to count in the claims who shows a pattern of care, instead of reading it from `PATTERNS`.
         """
         policy, names = self.policy, self.policy.claim_names
         published = released_tables.PublishedClaims(
@@ -58,8 +56,7 @@ class ReleasedRows(Candidate):
             policy.attribute_names,
             with_table=policy.has_other_events,
         )
-        patterns = f"({counted_patterns(policy, self.tables['known'])})" if counted_again else self.tables[PATTERNS].sql
-        identified = identified_claims(policy, self.tables["held"], patterns)
+        identified = identified_claims(policy, self.tables["held"], self.tables[PATTERNS])
         rows = released_tables.claims_query(self.recoding, identified, self.claim_levels, published, with_claim_id)
         if policy.dates is None:
             return rows
@@ -77,7 +74,7 @@ def counted_patterns(policy: Policy, known: Table) -> str:
     return pattern_counts(known, policy.pattern_of_care)
 
 
-def identified_claims(policy: Policy, held: Table, patterns: str) -> str:
+def identified_claims(policy: Policy, held: Table, patterns: Table) -> str:
     """SELECT the claims to be released, without the identifiers of providers whose pattern of care few others show.
 
     Parameters
@@ -85,7 +82,7 @@ def identified_claims(policy: Policy, held: Table, patterns: str) -> str:
     held
         Claims after the long tail is cut.
     patterns
-        What follows FROM: the rows of `PATTERNS`.
+        The rows of `PATTERNS`.
     """
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
     return suppress_identifiers(held, patterns, needed, policy.pattern_of_care)

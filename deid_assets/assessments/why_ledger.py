@@ -201,7 +201,7 @@ def _claim_rows(policy: Policy, made: LedgerTables, patterns: Table, table: str)
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
     released = f"""SELECT c.* EXCLUDE (claim_id, fate), {shown}
         FROM (FROM {made.claims.sql} POSITIONAL JOIN {fates.sql} WHERE fate = '{RELEASED}') AS c
-        LEFT JOIN ({identified_claims(policy, held, patterns.sql)}) AS h USING (claim_id)"""
+        LEFT JOIN ({identified_claims(policy, held, patterns)}) AS h USING (claim_id)"""
     return RowFates(made.claims, fates, scratch_table(made.members, "ledger_claims", released))
 
 

@@ -59,6 +59,6 @@ def release_days_in_hospital(step: Step[Policy], **tables: Table) -> str:
 def release_claims(step: Step[Policy], **tables: Table) -> str:
     """Claims as they would be published: generalized, with provider, vendor and PCP blanked where few share a pattern."""
     held = tables["held"]
-    shares = blanked_shares(held, identified_claims(step.policy, held, tables[PATTERNS].sql))
+    shares = blanked_shares(held, identified_claims(step.policy, held, tables[PATTERNS]))
     step.tell({f"{identifier}_blanked_share": share for identifier, share in shares.items()})
     return ReleasedRows.of(step.policy, tables).claims()

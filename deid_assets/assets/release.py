@@ -6,7 +6,7 @@ from functools import partial
 
 from deid_assets.assessments.absence import absence_measurements, absent_members
 from deid_assets.assessments.attribute_leaks import passed_on_leaks
-from deid_assets.assessments.candidate_rows import ReleasedRows
+from deid_assets.assessments.candidate_rows import PATTERNS, ReleasedRows, counted_patterns
 from deid_assets.assessments.column_costs import costs_of_release
 from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_of, why_not_compared
 from deid_assets.assessments.dates import date_refusals, released_dates
@@ -188,8 +188,11 @@ class _Made:
         return {name: self.tables[name] for name in _STAGES["candidate"]}
 
     def read_back(self, policy: Policy, staged: judgement.Staged) -> ReleasedRows:
-        """The release, whose own rows are those that were staged and read back."""
-        return ReleasedRows.of(policy, {**self.tables, **staged.by_name()})
+        """The release: its own rows are those staged and read back, and its patterns of care are counted again."""
+        known = self.tables["known"]
+        patterns = Table(known.file, SCHEMA, PATTERNS)
+        write_table(patterns, counted_patterns(policy, known))
+        return ReleasedRows.of(policy, {**self.tables, **staged.by_name(), PATTERNS: patterns})
 
     @property
     def assessments(self) -> tuple[Table, ...]:
@@ -310,7 +313,7 @@ def _judge(
         policy, levels, staged, staged_profiles, tables, made["pseudonym_crosswalk"], made["suppressed_members"]
     )
     refusals += judgement.consistency_refusals(judged)
-    refusals += judgement.identity_refusals(staged.by_name(), candidate.rows(counted_again=True))
+    refusals += judgement.identity_refusals(staged.by_name(), candidate.rows())
     for table in policy.event_tables:
         refusals += bin_refusals(policy.long_tail, rows_of(tables.known, table), rows_of(tables.held, table))
     refusals += judgement.membership_refusals(

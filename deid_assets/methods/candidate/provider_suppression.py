@@ -63,7 +63,7 @@ def pattern_counts(reference: Table, pattern: Sequence[str] = PATTERN, identifie
     return f"SELECT {columns}, {counts} FROM ({distinct}) GROUP BY {columns}"
 
 
-def suppress_identifiers(released: Table, counts: str, needed: int, pattern: Sequence[str] = PATTERN) -> str:
+def suppress_identifiers(released: Table, counts: Table, needed: int, pattern: Sequence[str] = PATTERN) -> str:
     """SELECT the released claims; an identifier is NULL if its pattern has fewer than `needed` identifiers.
 
     Parameters
@@ -71,7 +71,7 @@ def suppress_identifiers(released: Table, counts: str, needed: int, pattern: Seq
     released
         Claims to be released; all columns are selected, in their order. No claim is dropped.
     counts
-        What follows FROM: the rows of `pattern_counts`. They are those of the claims in which the system's providers are
+        The rows of `pattern_counts`. They are those of the claims in which the system's providers are
         counted, with the pattern at the same generalization; usually all eligible claims of the delivery. Identifiers of a
         pattern that is not among them are blanked.
     needed
@@ -91,9 +91,7 @@ def suppress_identifiers(released: Table, counts: str, needed: int, pattern: Seq
         for name in IDENTIFIERS
     )
     same = " AND ".join(f"c.{quoted(name)} IS NOT DISTINCT FROM p.{quoted(name)}" for name in pattern)
-    return f"""
-        WITH p AS MATERIALIZED (SELECT * FROM {counts})
-        SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN p ON {same}"""
+    return f"SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN {counts.sql} p ON {same}"
 
 
 def blanked_shares(claims: Table, left: str) -> dict[str, float]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import StoreError
 from deid_assets.methods.candidate import provider_suppression
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, scratch_table
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -19,8 +19,8 @@ identifiers = st.one_of(st.none(), st.sampled_from("pqrs"))
 claims = st.lists(st.tuples(values, values, st.just("g"), values, identifiers, identifiers, identifiers), max_size=25)
 
 
-def counted(reference: Table) -> str:
-    return f"({provider_suppression.pattern_counts(reference)})"
+def counted(reference: Table) -> Table:
+    return scratch_table(reference, "counts", provider_suppression.pattern_counts(reference))
 
 
 def numbered(rows: list[tuple]) -> list[tuple]:
