@@ -4,7 +4,7 @@ They refuse nothing: a policy may ask for less, and then says so wherever its re
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 from deid_assets.reference.tables import read_table
@@ -93,6 +93,9 @@ def compared_with_reference(policy: Mapping[str, Any]) -> ThresholdComparison:
     >>> chosen = {"recipients": {"reference_class": "controlled"}, "kind": "flat", "risk": {"k": 5}}
     >>> compared_with_reference(chosen).laxer
     ()
+    >>> visits = {"kind": "flat", "source": {"records_per_person": 50}, "risk": {"k": 51}}
+    >>> compared_with_reference(visits).laxer[0].partition(" (")[0]
+    'risk.k / source.records_per_person is 1.02, and the reference is at least 20'
     """
     chosen = (policy.get("recipients") or {}).get("reference_class")
     reference = next((one for one in REFERENCES if one == chosen), STRICTEST)
@@ -105,6 +108,17 @@ def _laxer(policy: Mapping[str, Any], reference: ReferenceClass) -> Iterator[str
         stated = policy.get(section)
         if isinstance(stated, Mapping) and key not in stated:
             continue  # a policy of an earlier version, which had no such key
-        found = one.laxer(stated.get(key) if isinstance(stated, Mapping) else None)
+        value = stated.get(key) if isinstance(stated, Mapping) else None
+        most = _records_of_a_person(policy)
+        if one.key == "risk.k" and value is not None and most > 1:
+            # A class is counted in records: most of them may be those of one person.
+            one, value = replace(one, key="risk.k / source.records_per_person"), value / most
+        found = one.laxer(value)
         if found is not None:
             yield found
+
+
+def _records_of_a_person(policy: Mapping[str, Any]) -> int:
+    """How many records of a class may be those of one person; 1 where a population is counted, which lists people."""
+    source = policy.get("source")
+    return source.get("records_per_person", 1) if isinstance(source, Mapping) and policy.get("population") is None else 1

@@ -101,7 +101,7 @@ def stage_csv(staging: IntakeState, file: SourceTable, table: str, source_table:
     except duckdb.Error:
         raise DeliveryError(f"{name}: unreadable file: not a CSV file in UTF-8, or damaged") from None
     if rows == 0:
-        raise DeliveryError(f"{name}: no rows: the file has only a header")
+        raise DeliveryError(f"{name}: no rows: the file has only a header; deliver them, or leave the file out")
     if not _ends_with_newline(path):
         staging.warnings.append(f"{name}: the last line has no line end: the file may be cut off")
 

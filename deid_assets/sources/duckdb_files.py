@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.files import IntakeState, count_rows, quoted_foreign, require_columns, require_plain, row_key
+from deid_assets.sources.files import IntakeState, count_rows, named, quoted_foreign, require_columns, require_plain, row_key
 from deid_assets.store.tables import interruptible, quoted
 
 _DATABASE = "delivered"
@@ -51,7 +51,7 @@ def stage_duckdb(staging: IntakeState, path: Path, theirs: str, view: str, colum
         except (duckdb.Error, pa.ArrowException, OSError):
             raise DeliveryError(f"{name}: unreadable table: the file is damaged") from None
     if count_rows(staging.connection, rows) == 0:
-        raise DeliveryError(f"{name}: no rows")
+        raise DeliveryError(f"{name}: no rows; deliver them, or leave the table out")
     # The rows of a table written in one statement are numbered in file order.
     staging.connection.execute(
         f"CREATE TEMP VIEW {quoted(view)} AS SELECT {row_key(str(number), 'rowid + 1')} AS row_key, * FROM {rows}"
@@ -179,7 +179,7 @@ def _columns_of(delivered: duckdb.DuckDBPyConnection, theirs: str, columns: Mapp
     for ours, own in columns.items():
         if own in generated:
             raise DeliveryError(
-                f"{name}: column {own} (to be read as {ours}) is generated, and nothing is computed here: write its values"
+                f"{name}: column {named(own, ours)} is generated, and nothing is computed here: write its values"
             )
     types = {column: kind for column, kind, _ in described}
     require_plain(types, columns, name)

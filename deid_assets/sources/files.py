@@ -230,7 +230,7 @@ def stage_parquet(staging: IntakeState, path: Path, view: str, columns: Mapping[
     _require_own_name(types, columns, name)
     require_plain(types, columns, name)
     if not rows:
-        raise DeliveryError(f"{name}: no rows")
+        raise DeliveryError(f"{name}: no rows; deliver them, or leave the file out")
     if any(column.lower() == "file_row_number" for column in present):
         raise DeliveryError(
             f"{name}: column file_row_number has the name that is used for the row's number: rename or remove it"
@@ -265,8 +265,8 @@ def _top_level(schema: Sequence[tuple[str, int | None]]) -> Iterator[str]:
         inside += children or 0
 
 
-def unite(staging: IntakeState, view: str, parts: Sequence[str], file: str) -> None:
-    """Create a temporary view over the relations of several files of one table.
+def unite(staging: IntakeState, view: str, parts: Sequence[str], file: str, columns: Mapping[str, str]) -> None:
+    """Create a temporary view over the relations of several files of one table, which have the same columns.
 
     Raises
     ------
@@ -279,8 +279,8 @@ def unite(staging: IntakeState, view: str, parts: Sequence[str], file: str) -> N
             family = "a whole number" if kind in _INTEGERS else kind.partition("(")[0]
             if types.setdefault(column, family) != family:
                 raise DeliveryError(
-                    f"{file}: the columns of its {len(parts)} files have different types ({column} is {types[column]} in"
-                    f" one and {family} in another): write them with the same types"
+                    f"{file}: column {named(columns.get(column, column), column)} is {types[column]} in one of its"
+                    f" {len(parts)} files and {family} in another: write them with the same types"
                 )
     united = " UNION ALL ".join(f"SELECT * FROM {quoted(part)}" for part in parts)
     staging.connection.execute(f"CREATE TEMP VIEW {quoted(view)} AS {united}")
@@ -309,12 +309,25 @@ def count_rows(connection: duckdb.DuckDBPyConnection, relation: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0])
 
 
+def named(theirs: str, ours: str) -> str:
+    """Name a delivered column, and what it is read as unless that is its own name or made from it.
+
+    Examples
+    --------
+    >>> named("day", "service_date")
+    'day (to be read as service_date)'
+    >>> named("ZIP code", "given_ZIP_code_95c87fe32d58da52")
+    'ZIP code'
+    """
+    return theirs if theirs == ours or ours.startswith(RAW) else f"{theirs} (to be read as {ours})"
+
+
 def require_columns(present: Iterable[str], columns: Columns, name: str) -> None:
     """Raise DeliveryError unless all required columns are present."""
     # Only missing names are shown, never the present ones: without a header, the first line is a person's row.
     known = set(present)
     missing = [
-        one if one == ours or ours.startswith(RAW) else f"{one} (to be read as {ours})"
+        named(one, ours)
         for ours, theirs in columns.items()
         for one in ([theirs] if isinstance(theirs, str) else theirs)
         if one not in known
@@ -329,14 +342,14 @@ def require_once(present: Sequence[str], columns: Columns, name: str) -> None:
     for ours, theirs in columns.items():
         for one in [theirs] if isinstance(theirs, str) else theirs:
             if present.count(one) > 1:
-                raise DeliveryError(f"{name}: column {one} (to be read as {ours}) occurs twice")
+                raise DeliveryError(f"{name}: column {named(one, ours)} occurs twice")
 
 
 def _require_own_name(types: Mapping[str, str], columns: Mapping[str, str], name: str) -> None:
     """Raise DeliveryError if the reader renamed a required column because an earlier name differs only in case."""
     for ours, theirs in columns.items():
         if theirs not in types:
-            raise DeliveryError(f"{name}: column {theirs} (to be read as {ours}) occurs in upper and lower case: rename one")
+            raise DeliveryError(f"{name}: column {named(theirs, ours)} occurs in upper and lower case: rename one")
 
 
 def is_plain(kind: str) -> bool:
@@ -369,5 +382,5 @@ def require_plain(types: Mapping[str, str], columns: Mapping[str, str], name: st
             # A type may list values, as an enumeration does, so only its family is shown.
             shown = "LIST" if kind.endswith("]") else kind.partition("(")[0]
             raise DeliveryError(
-                f"{name}: column {theirs} (to be read as {ours}) has the type {shown}: it must contain text, numbers or dates"
+                f"{name}: column {named(theirs, ours)} has the type {shown}: it must contain text, numbers or dates"
             )

@@ -123,7 +123,7 @@ def _lay_out(staging: IntakeState, source_table: str, files: list[SourceTable], 
     parts = [f"delivered_{source_table}_{number}" for number in range(len(files))]
     for file, part in zip(files, parts, strict=True):
         stage_file(staging, file, part, source_table, columns)
-    unite(staging, f"delivered_{source_table}", parts, table.file or files[0].path.name)
+    unite(staging, f"delivered_{source_table}", parts, table.file or files[0].path.name, columns)
 
 
 def _lay_out_vocabulary(staging: IntakeState, delivery: Delivery, source: TablesSource) -> None:
@@ -133,9 +133,10 @@ def _lay_out_vocabulary(staging: IntakeState, delivery: Delivery, source: Tables
             staging, delivery, table, f"vocabulary.{name}", source.vocabulary.delimiter if source.vocabulary else ","
         )
         parts = [f"{VOCABULARY[name].view}_{number}" for number in range(len(files))]
+        columns = {column: column for column in VOCABULARY[name].columns}
         for file, part in zip(files, parts, strict=True):
-            stage_file(staging, file, part, VOCABULARY[name].view, {column: column for column in VOCABULARY[name].columns})
-        unite(staging, VOCABULARY[name].view, parts, table.file)
+            stage_file(staging, file, part, VOCABULARY[name].view, columns)
+        unite(staging, VOCABULARY[name].view, parts, table.file, columns)
 
 
 def _files(

@@ -45,6 +45,24 @@ def test_a_value_at_the_limit_is_not_laxer(chosen, laxest):
     assert len(compared_with_reference(stated).laxer) == 1
 
 
+def visits(k: int, records_per_person: int, **changes: object) -> dict:
+    source = {"kind": "flat", "file": "visits.csv", "records_per_person": records_per_person}
+    return changed(FLAT, risk={"k": k, "max_suppressed": 0.05}, source=source, **changes)
+
+
+def test_a_class_is_of_fewer_people_than_records_where_a_person_may_have_several():
+    """50 of 51 records may be those of one person, so that the class hides one of two and not one of 51."""
+    (said,) = laxer(visits(51, 50))
+    assert said.startswith("risk.k / source.records_per_person is 1.02, and the reference is at least 20 (El Emam")
+    assert laxer(visits(60, 3)) == ()
+    (said,) = laxer(visits(59, 3))
+    assert said.startswith("risk.k / source.records_per_person is 19.6667")
+
+
+def test_a_class_that_is_counted_in_a_population_is_one_of_people():
+    assert laxer(visits(20, 3, population={"file": "everybody.csv"})) == ()
+
+
 def test_a_cohort_that_is_not_compared_with_safe_harbor_is_laxer_unless_access_is_controlled():
     risk = {"no_riskier_than": None, "largest_at_most": 0.1}
     (said,) = laxer(cohort_values(risk=risk))

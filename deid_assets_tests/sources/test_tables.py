@@ -179,7 +179,7 @@ def test_text_of_files_and_policy_is_never_sql(tmp_path):
         ("people.duckdb", b"no database", "people.duckdb: unreadable file: not a DuckDB file"),
         ("people.csv.gz", b"no gzip", "people.csv.gz: unreadable file"),
         ("people.xlsx", b"PK", "people.xlsx: unknown format"),
-        ("people.csv", b"Member No.,sex,sex,age\n1,F,F,40\n", "column sex .* occurs twice"),
+        ("people.csv", b"Member No.,sex,sex,age\n1,F,F,40\n", "column sex occurs twice"),
         ("people.csv", b"sex,age\nF,40\n", r"people.csv: missing column Member No. \(to be read as member_id\)"),
     ],
 )
@@ -294,7 +294,7 @@ def test_columns_of_a_parquet_file_that_differ_in_case_only(folder):
     people = pa.table({"Member No.": [1, 2], "SEX": ["x", "x"], "sex": ["F", "M"], "age": [40, 50]})
     write_parquet(folder / "claims.parquet", CLAIM_ROWS)
     pq.write_table(people, folder / "people.parquet")
-    with pytest.raises(DeliveryError, match="column sex \\(to be read as sex\\) occurs in upper and lower case: rename one"):
+    with pytest.raises(DeliveryError, match="column sex occurs in upper and lower case: rename one"):
         take_in(folder, source("people.parquet", "claims.parquet"))
     pq.write_table(people.select(["Member No.", "sex", "SEX", "age"]), folder / "people.parquet")
     assert kept(take_in(folder, source("people.parquet", "claims.parquet"))) == EXPECTED
