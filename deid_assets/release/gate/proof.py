@@ -184,6 +184,9 @@ def _unsafe_texts(connection: duckdb.DuckDBPyConnection, table: str, judged: Tab
     return found
 
 
+_CELLS = "cells of people"  # not those of a published table of counts, whose number anybody may know
+
+
 def _about(cells: int) -> str:
     """A number of cells, as precisely as it may be disclosed: each cell belongs to a person.
 
@@ -197,7 +200,7 @@ def _about(cells: int) -> str:
 
 def _refusal(rule: str, path: str, text: str, cells: float | None = None) -> Refusal:
     return Refusal(
-        rule, path, cells, None if cells is None else 0.0, f"{path} {text}" if cells is None else f"{path}: {text}", "cells"
+        rule, path, cells, None if cells is None else 0.0, f"{path} {text}" if cells is None else f"{path}: {text}", _CELLS
     )
 
 
