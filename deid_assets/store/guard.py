@@ -13,9 +13,12 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
+
 from deid_assets.errors import DeidError
 from deid_assets.interruption import received
 from deid_assets.store import durable
+from deid_assets.store.tables import MEMORY, memory_limit
 
 _SQLITE = {sqlite3.SQLITE_FULL: "the disk is full", sqlite3.SQLITE_READONLY: "the folder is read-only"}
 
@@ -65,7 +68,7 @@ def without_values(what: str, store: Path, let_through: tuple[type[BaseException
 
 
 def _kind(error: BaseException) -> str:
-    """The kind of an error, and the message of the system or SQLite, which names no value."""
+    """The kind of an error, and what the system, SQLite or DuckDB lacks; it names no value."""
     said = _said_by_the_system(error)
     return f"{type(error).__name__} ({said})" if said else type(error).__name__
 
@@ -75,6 +78,12 @@ def _said_by_the_system(error: BaseException) -> str | None:
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:
+        if isinstance(cause, duckdb.OutOfMemoryException):
+            # It also says so of the disk to which it spills.
+            return (
+                f"DuckDB needs more than {memory_limit() / 1e9:g} GB of memory, or a disk with more room for what it spills: "
+                f"{MEMORY} says how many gigabytes it may use"
+            )
         if isinstance(cause, OSError) and cause.errno:
             return os.strerror(cause.errno)
         if isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", None):

@@ -129,14 +129,31 @@ def columns_of(file: Path) -> dict[Table, set[str]]:
     return found
 
 
-_MEMORY_LIMIT = min(
-    500_000_000 * max(os.cpu_count() or 1, 2),
-    4_000_000_000,
-    int(0.6 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
-)
-"""Bytes that DuckDB may use before it spills: what up to eight threads need. With more, it mostly keeps what it has read,
-beside the kernel's arrays; on a small machine, those need the rest. Processors and memory are the machine's, not a
-container's."""
+MEMORY = "DEID_DUCKDB_GB"
+"""The environment variable that says how many gigabytes DuckDB may use."""
+
+
+def memory_limit() -> int:
+    """Bytes that DuckDB may use before it spills: what `MEMORY` says, or what up to eight threads need.
+
+    With more, it mostly keeps what it has read, beside the kernel's arrays; on a small machine, those need the rest.
+    Processors and memory are the machine's, not a container's.
+
+    Raises
+    ------
+    StoreError
+        If `MEMORY` is no number of gigabytes.
+    """
+    asked = os.environ.get(MEMORY)
+    if asked:
+        with contextlib.suppress(ValueError):
+            if 0.25 <= float(asked) <= 10_000:
+                return int(float(asked) * 1e9)
+        raise StoreError(f"{MEMORY} is {asked!r}; it must be a number of gigabytes from 0.25 to 10,000, or unset")
+    of_machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(500_000_000 * max(os.cpu_count() or 1, 2), 4_000_000_000, int(0.6 * of_machine))
+
+
 _connections: set[duckdb.DuckDBPyConnection] = set()
 
 
@@ -187,7 +204,7 @@ def connect(file: Path, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConn
             str(file),
             config={
                 "temp_directory": str(file.parent / "spill"),
-                "memory_limit": f"{_MEMORY_LIMIT}B",
+                "memory_limit": f"{memory_limit()}B",
                 # A delivered file must not be able to load external code.
                 "autoload_known_extensions": False,
                 "autoinstall_known_extensions": False,

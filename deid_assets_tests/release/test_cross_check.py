@@ -108,10 +108,13 @@ def test_the_two_agree_on_random_populations(store, seed):
     assert opinions.disagreements_of_the_search() == 0
 
 
-def test_many_draws_are_counted_in_several_queries(store, monkeypatch):
+@pytest.mark.parametrize(("draws", "people"), [(150, 200_000), (2_000, 5), (150, 1)])
+def test_many_draws_and_many_people_are_counted_in_several_queries(store, monkeypatch, draws, people):
     opinions = crowded(store, 2)
     at_once = opinions.counted()
-    monkeypatch.setattr(cross_check, "DRAWS_AT_ONCE", 150)
+    assert at_once.sizes.max() > 0 and at_once.holds_own.any()
+    monkeypatch.setattr(cross_check, "DRAWS_AT_ONCE", draws)
+    monkeypatch.setattr(cross_check, "PEOPLE_AT_ONCE", people)
     in_parts = opinions.counted()
     assert np.array_equal(at_once.sizes, in_parts.sizes)
     assert np.array_equal(at_once.holds_own, in_parts.holds_own)

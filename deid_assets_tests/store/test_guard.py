@@ -10,6 +10,7 @@ import pytest
 
 from deid_assets.errors import DeliveryError
 from deid_assets.store.guard import UnforeseenError, without_values
+from deid_assets.store.tables import connect
 
 CANARY = "CANARY-4711"
 
@@ -94,6 +95,19 @@ def test_a_full_disk_is_named_also_behind_another_error(tmp_path):
     full.sqlite_errorcode = sqlite3.SQLITE_FULL
     with pytest.raises(UnforeseenError, match="x failed with RuntimeError .the disk is full.; "), without_values("x", tmp_path):
         raise RuntimeError(CANARY) from full
+
+
+def test_where_memory_runs_out_the_setting_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("DEID_DUCKDB_GB", "0.25")
+    said = "DuckDB needs more than 0.25 GB of memory, or a disk .* DEID_DUCKDB_GB says how many gigabytes it may use"
+    with (
+        pytest.raises(UnforeseenError, match=f"x failed with OutOfMemoryException .{said}.; ") as caught,
+        without_values("x", tmp_path),
+        connect(tmp_path / "store.duckdb") as connection,
+    ):
+        # Bits of an aggregate cannot be spilled.
+        connection.execute(f"SELECT bitstring_agg(i, 0, 80000000), '{CANARY}' AS who FROM range(100) t(i) GROUP BY i")
+    assert nothing_of_the_original(caught.value)
 
 
 def test_our_own_errors_are_cut_from_what_they_were_raised_from(tmp_path):

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import StoreError
-from deid_assets.store import durable
+from deid_assets.store import durable, tables
 from deid_assets.store.tables import (
     Query,
     Table,
@@ -151,6 +151,30 @@ class TestConnections:
         with connect(table.file) as connection:
             spill = connection.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]
         assert Path(spill) == table.file.parent / "spill"
+
+
+class TestMemory:
+    def test_duckdb_takes_what_the_setting_says(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("DEID_DUCKDB_GB", "1.5")
+        with connect(tmp_path / "a.duckdb") as connection:
+            assert connection.execute("SELECT current_setting('memory_limit')").fetchall() == [("1.3 GiB",)]
+
+    def test_by_default_it_takes_what_the_processors_need_and_less_on_a_small_machine(self, monkeypatch):
+        monkeypatch.delenv("DEID_DUCKDB_GB", raising=False)
+        pages = {"SC_PHYS_PAGES": 16_000_000, "SC_PAGE_SIZE": 1_000}
+        monkeypatch.setattr(tables.os, "sysconf", pages.get)
+        for processors, expected in ((1, 1e9), (2, 1e9), (6, 3e9), (8, 4e9), (64, 4e9)):
+            monkeypatch.setattr(tables.os, "cpu_count", lambda processors=processors: processors)
+            assert tables.memory_limit() == expected
+        pages["SC_PHYS_PAGES"] = 5_000_000
+        assert tables.memory_limit() == 3e9
+
+    @pytest.mark.parametrize("value", ["4GB", "0.2", "-1", "nan", "10001"])
+    def test_what_is_no_number_of_gigabytes_is_refused(self, tmp_path, monkeypatch, value):
+        monkeypatch.setenv("DEID_DUCKDB_GB", value)
+        said = f"DEID_DUCKDB_GB is '{value}'; it must be a number of gigabytes from 0.25 to 10,000, or unset"
+        with pytest.raises(StoreError, match=said), connect(tmp_path / "a.duckdb"):
+            pass
 
 
 class TestOwnership:

@@ -5,6 +5,7 @@ shares no code with the kernel. Both must agree on every draw: on whether the ta
 the adversary knows, and on the size of the class.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,14 +15,15 @@ import pandas as pd
 from deid_assets.methods.attacks.sql_class_sizes import draw_class_sizes
 from deid_assets.methods.kernel.knowledge import Knowledge
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
-from deid_assets.store.tables import Table, write_table
+from deid_assets.store.parts import Parts
+from deid_assets.store.tables import Table, write_table, write_view
 
 SCHEMA = "gate"
 CROSS_CHECK = "cross_check_disagreements"
 """Measurement of the gate: draws on which the two disagree."""
 
-DRAWS_AT_ONCE = 2_000
-"""Draws counted per query, which holds some bits for each draw and member at a time."""
+DRAWS_AT_ONCE, PEOPLE_AT_ONCE = 2_000, 200_000
+"""Draws and members of one query: it holds some bits for each draw and member at a time, and DuckDB cannot spill them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,20 @@ class Counted:
 
     members: Table
     held: Table
+
+    def parts(self, at_most: int) -> list[str]:
+        """Conditions on member_id: each member meets one of them, and about so many members meet the same."""
+        parts = Parts(max(1, math.ceil(self.members.count() / at_most)), bytes(8))
+        return ["true"] if parts.number == 1 else [parts.holds(part) for part in range(parts.number)]
+
+    def of(self, people: str) -> "Counted":
+        """The members who meet a condition, as views; those of the next condition replace them."""
+        return Counted(
+            *(
+                write_view(Table(table.file, SCHEMA, f"{table.name}_of_some"), f"SELECT * FROM {table.sql} WHERE {people}")
+                for table in (self.members, self.held)
+            )
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +130,8 @@ def count_by_query(
     for number, column in enumerate(member_columns):
         draws[column] = np.array(list(labels[column]), dtype=object)[drawn.data.demographics[members, number]]
     draws = draws.astype(dict.fromkeys(member_columns, "str"))
-    sizes = _sizes(draws, _knowledge(drawn.knowledge, labels, claim_columns), member_columns, population)
+    knowledge = _knowledge(drawn.knowledge, labels, claim_columns)
+    sizes = _sizes(draws, knowledge, member_columns, population, population.parts(PEOPLE_AT_ONCE))
     return CountedByQuery(sizes, hold_their_own(drawn, labels, claim_columns, population))
 
 
@@ -124,25 +141,28 @@ def hold_their_own(
     """(B,) bool: whether the target's own rows contain all the adversary's knowledge; inputs as for `count_by_query`."""
     own = np.asarray(drawn.member_ids)[drawn.members]
     draws = pd.DataFrame({"draw_id": np.arange(len(own)), "own_id": own})
-    return _sizes(draws, _knowledge(drawn.knowledge, labels, claim_columns), ["own_id"], population) > 0
+    # Nobody else is in the class of one person.
+    drawn_themselves = f"member_id IN (SELECT own_id FROM {_drawn(population).sql})"
+    return _sizes(draws, _knowledge(drawn.knowledge, labels, claim_columns), ["own_id"], population, [drawn_themselves]) > 0
 
 
-def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[str], population: Counted) -> np.ndarray:
-    """(B,) int64: the class size of every draw, -1 if no query answered."""
-    sizes = np.full(len(draws), -1, dtype=np.int64)
+def _sizes(
+    draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[str], population: Counted, parts: Sequence[str]
+) -> np.ndarray:
+    """(B,) int64: the class size of every draw, summed over parts of the population; -1 if not every query answered."""
+    sizes, answers = np.zeros((2, len(draws)), dtype=np.int64)
     for first in range(0, len(draws), DRAWS_AT_ONCE):
         some = range(first, min(first + DRAWS_AT_ONCE, len(draws)))
-        query = draw_class_sizes(
-            _written(population.members, "draws", draws[draws["draw_id"].isin(some)]),
-            _written(population.members, "knowledge", knowledge[knowledge["draw_id"].isin(some)]),
-            population.members,
-            population.held,
-            demographics,
-            population.members.count(),
-        )
-        found = population.members.query(query)
-        sizes[found["draw_id"]] = found["class_size"]
-    return sizes
+        asked, known = _drawn(population), Table(population.members.file, SCHEMA, "knowledge")
+        write_table(asked, draws[draws["draw_id"].isin(some)])
+        write_table(known, knowledge[knowledge["draw_id"].isin(some)])
+        for part in parts:
+            own = population.of(part)
+            query = draw_class_sizes(asked, known, own.members, own.held, demographics, own.members.count())
+            found = own.members.query(query)
+            sizes[found["draw_id"]] += found["class_size"]
+            answers[found["draw_id"]] += 1
+    return np.where(answers == len(parts), sizes, -1)
 
 
 def compare_literal(
@@ -185,7 +205,5 @@ def _knowledge(drawn: Knowledge, labels: Mapping[str, Sequence[str | None]], col
     return facts.groupby(["draw_id", "quasi_identifier", "value"]).size().rename("times").reset_index()
 
 
-def _written(beside: Table, name: str, frame: pd.DataFrame) -> Table:
-    table = Table(beside.file, SCHEMA, name)
-    write_table(table, frame)
-    return table
+def _drawn(population: Counted) -> Table:
+    return Table(population.members.file, SCHEMA, "draws")
