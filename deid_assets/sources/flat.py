@@ -132,7 +132,12 @@ def read_flat_delivery(
     with reading as staging, naming_damaged_files(staging):
         for name, file, own in wanted:
             table = SourceTable(_path(staging, delivery, file), layout.table, layout.delimiter, _UNNAMED_TABLE)
-            stage_file(staging, table, f"read_{name}", name, own)
+            stage_file(staging, table, f"delivered_{name}", name, own)
+            # One person is one person with blanks around the identifier, too: in one delivery, and from one to the next.
+            person = f"REPLACE (nullif(trim({quoted(PERSON)}::VARCHAR), '') AS {quoted(PERSON)})" if PERSON in own else ""
+            staging.connection.execute(
+                f"CREATE TEMP VIEW {quoted(f'read_{name}')} AS SELECT * {person} FROM {quoted(f'delivered_{name}')}"
+            )
         staging.connection.execute(
             "CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)"
         )
@@ -181,7 +186,7 @@ def _take_in(
             if released == PERSON:
                 connection.execute(
                     f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")}
-                        WHERE nullif({quoted(PERSON)}::VARCHAR, '') IS NULL
+                        WHERE {quoted(PERSON)} IS NULL
                         AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
                     [name, theirs, _NOBODY, name],
                 )
@@ -234,12 +239,11 @@ def _leave_out(connection: duckdb.DuckDBPyConnection, persons: Persons) -> LeftO
         return OptOutMatch(*connection.execute(match_query(relation, person), [list(listed)]).fetchall()[0])
 
     connection.execute(
-        f"INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {relation} "
-        f"WHERE {person}::VARCHAR IN (SELECT unnest(?::VARCHAR[]))",
+        f"INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {relation} WHERE {person} IN (SELECT unnest(?::VARCHAR[]))",
         [RECORDS, persons.column, OPTED_OUT, persons.opted_out.everybody],
     )
     left_out = connection.execute(
-        f"SELECT DISTINCT r.{person}::VARCHAR FROM {relation} AS r JOIN unusable AS u ON u.row_key = r.row_key "
+        f"SELECT DISTINCT r.{person} FROM {relation} AS r JOIN unusable AS u ON u.row_key = r.row_key "
         "AND u.source_table = ? AND u.rule = ?",
         [RECORDS, OPTED_OUT],
     ).fetchall()
@@ -251,8 +255,8 @@ def _require_few_records(connection: duckdb.DuckDBPyConnection, key: str, person
     """Refuse a delivery in which somebody has more records than the noise of counts is made for; unusable rows count too."""
     many, rows = connection.execute(
         f"""SELECT count(*), coalesce(sum(n), 0) FROM (
-            SELECT count(*) AS n FROM {quoted(f"read_{RECORDS}")} WHERE nullif({quoted(PERSON)}::VARCHAR, '') IS NOT NULL
-            GROUP BY {quoted(PERSON)}::VARCHAR) WHERE n > ?""",
+            SELECT count(*) AS n FROM {quoted(f"read_{RECORDS}")} WHERE {quoted(PERSON)} IS NOT NULL
+            GROUP BY {quoted(PERSON)}) WHERE n > ?""",
         [persons.records_at_most],
     ).fetchall()[0]
     if many:

@@ -106,6 +106,17 @@ class TestPersons:
         found = self.read(tmp_path, folder, "1,1,Ann\n2,2,\n1,1,Bob\n", 1, quarantine=0.5)
         assert found.quarantined == {("records", "who", "missing person"): 1} and found.rows_kept == {"records": 2}
 
+    def test_blanks_around_an_identifier_make_nobody_another_person(self, tmp_path, folder):
+        """As another program pads it: the person would not be found again in the next delivery, or be counted twice in one."""
+        with pytest.raises(DeliveryError, match="2 records belonging to persons who have more than 1"):
+            self.read(tmp_path, folder, "1,1,Ann\n2,2,Ann  \n1,1,Bob\n", 1)
+        rows = "1,1,Ann\n2,2, Ann\n1,1,Bob  \n2,1,Cid\n2,2,   \n"
+        found = self.read(tmp_path, folder, rows, 2, quarantine=0.5, opted_out=OptedOut(("Bob",), 1.0))
+        assert found.quarantined == {("records", "who", "missing person"): 1, ("records", "who", "opted out"): 1}
+        assert found.left_out.people == ("Bob",) and not found.left_out.problems
+        records = Table(tmp_path / "store" / "store.duckdb", "one", "records")
+        assert records.frame()["_person"].tolist() == ["Ann", "Ann", "Cid"]
+
     def test_the_person_is_stored_under_a_name_that_no_released_column_has(self, tmp_path, folder):
         self.read(tmp_path, folder, "1,1,Ann\n2,2,Ann\n", 2)
         records = Table(tmp_path / "store" / "store.duckdb", "one", "records")
