@@ -190,6 +190,20 @@ def test_no_value_of_a_flat_table_is_printed_or_written(here, tmp_path):
     assert "full_name (identifies people)" in " ".join(text.replace("#", "").split())
 
 
+def test_a_date_is_no_attribute_whatever_its_name(here, tmp_path):
+    """Only the person knows an amount. Others may know the day of a payment, and attributes are published as they are."""
+    lines = ["kind,paid_amount,paid_date,tested"]
+    lines += [
+        f"k{n % 3},{n % 50}.5,{n % 28 + 1:02d}/{n % 12 + 1:02d}/2019,2019-{n % 12 + 1:02d}-{n % 28 + 1:02d}" for n in range(300)
+    ]
+    (tmp_path / "flat.csv").write_text("\n".join(lines) + "\n")
+    printed, _ = proposed(tmp_path / "flat.csv")
+    policy = load_policy(Path("ours.yaml"))
+    assert [one.column for one in policy.attributes] == ["paid_amount"]
+    assert [one.column for one in policy.quasi_identifiers] == ["kind", "tested"]
+    assert "not published: paid_date (dates that do not begin with the year" in printed
+
+
 def test_a_duckdb_file_is_looked_at_by_table(synthetic, here, tmp_path):
     with duckdb.connect(str(tmp_path / "one.duckdb")) as connection:
         for table in ("members", "claims"):

@@ -18,12 +18,8 @@ _WIDTHS = (5, 10, 20)
 def propose_flat(text: Text, name: str, look: Look, table: DeliveredTable) -> None:
     """Add the sections of a flat policy for the largest table."""
     listed = [(column, proposed) for column in table.columns if (proposed := _hierarchy(name, column))]
-    unknown = signatures()["unknown"]
-    known = [
-        (column, one) for column, one in listed if not re.search(unknown, plain_name(column.name)) and _is_released(column)
-    ]
-    attributes = [column for column in table.columns if column.kind != "blank" and re.search(unknown, plain_name(column.name))]
-    attributes = [column for column in attributes if _is_released(column)]
+    known = [(column, one) for column, one in listed if not _is_unknown(column) and _is_released(column)]
+    attributes = [column for column in table.columns if _is_unknown(column) and _is_released(column)]
     if not known:
         known, attributes = [(column, one) for column, one in listed if _is_released(column)], []
     if not known:
@@ -83,6 +79,12 @@ def _is_person(column: DeliveredColumn) -> bool:
         "text",
         "integer",
     )
+
+
+def _is_unknown(column: DeliveredColumn) -> bool:
+    """Whether only the person knows it, by its name; others may know any date, such as that of a payment."""
+    named = re.search(signatures()["unknown"], plain_name(column.name))
+    return named is not None and column.kind not in ("blank", "date")
 
 
 def _is_released(column: DeliveredColumn) -> bool:
