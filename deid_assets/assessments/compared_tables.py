@@ -141,13 +141,13 @@ def has_order(policy: Policy, column: str) -> bool:
     return isinstance(policy.hierarchies[policy.quasi_identifier(column).hierarchy], IntervalsSpec)
 
 
-def codes_of(compared: Compared) -> tuple[tuple[str, ...], list[list[np.ndarray]], list[int]]:
+def codes_of(compared: Compared) -> tuple[list[Iterator[list[np.ndarray]]], list[int]]:
     """The claims with their member's columns as numbers.
 
     Returns
     -------
-    names, codes, sizes
-        The k columns; for before and after, (n,) int32 for each column; and how many values each has.
+    codes, sizes
+        For before and after, batches of rows: (n,) int32 for each of k columns. And how many values each column has.
     """
     columns = [("m", column) for column in compared.member_columns] + [("c", column) for column in compared.claim_columns]
     sides = ((compared.members_before, compared.claims_before), (compared.members_after, compared.claims_after))
@@ -168,12 +168,13 @@ def codes_of(compared: Compared) -> tuple[tuple[str, ...], list[list[np.ndarray]
             f"JOIN {table.sql} AS v{place} ON v{place}.value = coalesce({side}.{quoted(column)}, '')"
             for place, ((side, column), table) in enumerate(zip(columns, domains, strict=True))
         )
-        arrays = claims.arrays(
-            f"SELECT {', '.join(f'v{place}.code AS v{place}' for place in range(len(columns)))}"
-            f" FROM {claims.sql} AS c JOIN {members.sql} AS m USING (member) {joins}"
+        found.append(
+            claims.batches(
+                f"SELECT {', '.join(f'v{place}.code AS v{place}' for place in range(len(columns)))}"
+                f" FROM {claims.sql} AS c JOIN {members.sql} AS m USING (member) {joins}"
+            )
         )
-        found.append([np.asarray(arrays[f"v{place}"]) for place in range(len(columns))])
-    return tuple(column for _, column in columns), found, sizes
+    return found, sizes
 
 
 _PREPARED = ClaimColumns(

@@ -113,7 +113,7 @@ def _tables(file: Path) -> Findings:
     for compared, distance, change in ((same, 0.0, 0.0), (shuffled, 0.0, 1.0), (lost, 0.5, 1.0)):
         counts = compared_tables.value_counts(compared.claims_before, compared.claims_after, "one")
         found = distributions.total_variation(counts["before"].to_numpy(), counts["after"].to_numpy())
-        _, (before, after), sizes = compared_tables.codes_of(compared)
+        (before, after), sizes = compared_tables.codes_of(compared)
         largest, _ = distributions.largest_and_mean_change(
             distributions.associations(before, sizes), distributions.associations(after, sizes)
         )
@@ -269,7 +269,7 @@ def compared_columns(policy: Policy, compared: compared_tables.Compared) -> Iter
 
 def association_changes(compared: compared_tables.Compared) -> tuple[float, float]:
     """Largest and mean change of Cramér's V over all pairs of columns of the claims and of their members."""
-    _, (before, after), sizes = compared_tables.codes_of(compared)
+    (before, after), sizes = compared_tables.codes_of(compared)
     return distributions.largest_and_mean_change(
         distributions.associations(before, sizes), distributions.associations(after, sizes)
     )

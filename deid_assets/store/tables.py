@@ -73,6 +73,9 @@ Rows: TypeAlias = str | Query | pd.DataFrame | pa.RecordBatchReader
 """Rows to write: a SELECT over tables of the same file, as text or as `Query`, a frame, or a reader of Arrow batches."""
 
 
+_ROWS_OF_A_BATCH = 1_000_000
+
+
 @dataclass(frozen=True)
 class Table:
     """A handle on a table of the restricted store: its location, never its rows.
@@ -98,6 +101,15 @@ class Table:
         """Run a SELECT in this table's file and return its columns as NumPy arrays."""
         with connect(self.file, read_only=True) as connection:
             return connection.execute(sql, list(parameters)).fetchnumpy()
+
+    def batches(self, sql: str) -> Iterator[list[np.ndarray]]:
+        """Run a SELECT in this table's file and yield the columns of some rows after others, in any order of rows.
+
+        No value is NULL. For results that would take much memory as a whole.
+        """
+        with connect(self.file, read_only=True) as connection:
+            for batch in connection.sql(sql).to_arrow_reader(_ROWS_OF_A_BATCH):
+                yield [batch.column(number).to_numpy() for number in range(batch.num_columns)]
 
     def frame(self, order_by: str | None = None) -> pd.DataFrame:
         """Return the whole table; for small tables."""

@@ -3,7 +3,8 @@
 Rates that analysts ask for are compared with sampling error as the yardstick.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -82,21 +83,24 @@ def cramers_v(table: np.ndarray) -> float:
     return float(min(1.0, np.sqrt(phi / max(min(widths) - 1, 1e-12))))
 
 
-def associations(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
+def associations(batches: Iterable[Sequence[np.ndarray]], sizes: Sequence[int]) -> np.ndarray:
     """(k, k) Cramér's V of each pair of columns; 1 on the diagonal.
 
     Parameters
     ----------
-    codes
-        (n,) int of each of k columns: number of the value.
+    batches
+        Of some rows each, all rows together: (n,) int of each of k columns, the number of the value.
     sizes
         Number of values of each column.
     """
+    pairs = combinations(range(len(sizes)), 2)
+    tables = {(one, other): np.zeros(sizes[one] * sizes[other], dtype=np.int64) for one, other in pairs}
+    for codes in batches:
+        for (one, other), counts in tables.items():
+            counts += np.bincount(codes[one] * sizes[other] + codes[other], minlength=len(counts))
     found = np.eye(len(sizes))
-    for one in range(len(sizes)):
-        for other in range(one):
-            pairs = np.bincount(codes[one] * sizes[other] + codes[other], minlength=sizes[one] * sizes[other])
-            found[one, other] = found[other, one] = cramers_v(pairs.reshape(sizes[one], sizes[other]))
+    for (one, other), counts in tables.items():
+        found[one, other] = found[other, one] = cramers_v(counts.reshape(sizes[one], sizes[other]))
     return found
 
 
