@@ -13,12 +13,9 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
-
 from deid_assets.errors import DeidError
 from deid_assets.interruption import received
 from deid_assets.store import durable
-from deid_assets.store.tables import MEMORY, memory_limit
 
 _SQLITE = {sqlite3.SQLITE_FULL: "the disk is full", sqlite3.SQLITE_READONLY: "the folder is read-only"}
 
@@ -75,6 +72,10 @@ def _kind(error: BaseException) -> str:
 
 def _said_by_the_system(error: BaseException) -> str | None:
     """A message such as "No space left on device", from the error or the first in its chain with an error number."""
+    import duckdb  # takes long to load, and only errors need it
+
+    from deid_assets.store.tables import MEMORY, memory_limit
+
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:
