@@ -45,6 +45,14 @@ def quoted_foreign(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+UNSEEN = "identifier with a character that is not seen, such as a tab"
+
+
+def is_unseen(identifier: str) -> str:
+    """SQL that is true for an identifier with a control or zero-width character: with and without, it would be two people."""
+    return f"regexp_matches({identifier}, '\\pC')"
+
+
 def row_key(file_number: str, row: str) -> str:
     """SQL of a row's key from SQL of its file number and its row (from 1); a line's number (from 0) is added to it."""
     return f"(({file_number})::BIGINT << {ROW_BITS + LINE_BITS}) | (({row})::BIGINT << {LINE_BITS})"

@@ -9,7 +9,17 @@ import duckdb
 from deid_assets.errors import DeliveryError, how_many
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.files import IntakeState, SourceTable, count_rows, key_parts, naming_damaged_files, replacing, staged
+from deid_assets.sources.files import (
+    UNSEEN,
+    IntakeState,
+    SourceTable,
+    count_rows,
+    is_unseen,
+    key_parts,
+    naming_damaged_files,
+    replacing,
+    staged,
+)
 from deid_assets.sources.report import Metadata, shape_sql, told
 from deid_assets.sources.text_tables import stage_file
 from deid_assets.store.tables import Table, quoted
@@ -184,12 +194,12 @@ def _take_in(
     for name, columns in tables:
         for released, theirs in columns.items():
             if released == PERSON:
-                connection.execute(
-                    f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")}
-                        WHERE {quoted(PERSON)} IS NULL
-                        AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
-                    [name, theirs, _NOBODY, name],
-                )
+                for rule, broken in ((_NOBODY, f"{quoted(PERSON)} IS NULL"), (UNSEEN, is_unseen(quoted(PERSON)))):
+                    connection.execute(
+                        f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")} WHERE {broken}
+                            AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
+                        [name, theirs, rule, name],
+                    )
             if released in allowed:
                 connection.execute(
                     f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")}

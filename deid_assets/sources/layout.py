@@ -40,7 +40,7 @@ from deid_assets.sources.delivery import (
     is_icd10,
 )
 from deid_assets.sources.derivations import NOTHING, Declared, TypedColumn
-from deid_assets.sources.files import IntakeState, count_rows
+from deid_assets.sources.files import UNSEEN, IntakeState, count_rows, is_unseen
 from deid_assets.store.tables import literal, quoted
 
 _DATES = set(DATE_COLUMNS)
@@ -509,6 +509,7 @@ def _outside(column: str) -> RowRule:
 
 MEMBER_RULES = (
     RowRule("null member id", "member_id", "member_id IS NULL"),
+    RowRule(UNSEEN, "member_id", is_unseen("member_id")),
     *(RowRule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date", *ENROLMENT)),
     RowRule("enrolment that ends before it begins, or never began", "enrolled_until", "of_impossible_enrolment"),
     *(RowRule(WRONG_TYPE, column, f"{column}_unread") for column in NUMBERS_OF_MEMBERS),

@@ -14,7 +14,16 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.files import IntakeState, SourceTable, count_rows, naming_damaged_files, replacing, staged
+from deid_assets.sources.files import (
+    UNSEEN,
+    IntakeState,
+    SourceTable,
+    count_rows,
+    is_unseen,
+    naming_damaged_files,
+    replacing,
+    staged,
+)
 from deid_assets.sources.received import delivered_files
 from deid_assets.sources.report import Metadata, RowsReport, too_many_unusable
 from deid_assets.sources.text_tables import stage_file
@@ -197,10 +206,10 @@ def _check_counts_and_persons(connection: duckdb.DuckDBPyConnection, layout: Tab
                 [layout.count, rule],
             )
     if layout.person is not None:
-        connection.execute(
-            f"INSERT INTO unusable SELECT row_key, ?, 'person missing' FROM chosen_rows WHERE {_text('named')} = ''",
-            [layout.person],
-        )
+        for rule, broken in (("person missing", f"{_text('named')} = ''"), (UNSEEN, is_unseen(_text("named")))):
+            connection.execute(
+                f"INSERT INTO unusable SELECT row_key, ?, ? FROM chosen_rows WHERE {broken}", [layout.person, rule]
+            )
 
 
 def _write(connection: duckdb.DuckDBPyConnection, target: Table, layout: TableLayout) -> int:

@@ -135,6 +135,13 @@ def test_rows_with_several_faults_count_once_in_the_share(tmp_path):
     assert len(cohort.people) == 9 and len(cohort.report.unusable) == 6
 
 
+def test_an_identifier_that_only_looks_like_that_of_another_is_unusable(tmp_path):
+    rows = [f"{person},40,F,1,MN,55401,K,2001-03-09" for person in ("a", "a\u200b", "b\x01", "c")]
+    cohort = cohort_of(tmp_path, rows, at_most=0.9)
+    assert cohort.people["person"].tolist() == ["a", "c"]
+    assert cohort.report.unusable == {("ID", "identifier with a character that is not seen, such as a tab"): 2}
+
+
 def test_a_person_has_one_record_whatever_is_allowed(tmp_path):
     with pytest.raises(DeliveryError, match="column ID: 4 rows of persons who occur more than once"):
         cohort_of(tmp_path, [*good(3), *good(2)], at_most=1.0)

@@ -106,6 +106,12 @@ class TestPersons:
         found = self.read(tmp_path, folder, "1,1,Ann\n2,2,\n1,1,Bob\n", 1, quarantine=0.5)
         assert found.quarantined == {("records", "who", "missing person"): 1} and found.rows_kept == {"records": 2}
 
+    @pytest.mark.parametrize("person", ["Bob\t", "\u200bBob", "B\x00b"])
+    def test_a_record_whose_identifier_only_looks_like_that_of_another_goes_to_quarantine(self, tmp_path, folder, person):
+        found = self.read(tmp_path, folder, f"1,1,Ann\n2,2,{person}\n1,1,Bob\n", 1, quarantine=0.5)
+        rule = "identifier with a character that is not seen, such as a tab"
+        assert found.quarantined == {("records", "who", rule): 1} and found.rows_kept == {"records": 2}
+
     def test_blanks_around_an_identifier_make_nobody_another_person(self, tmp_path, folder):
         """As another program pads it: the person would not be found again in the next delivery, or be counted twice in one."""
         with pytest.raises(DeliveryError, match="2 records belonging to persons who have more than 1"):

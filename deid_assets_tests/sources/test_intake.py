@@ -31,6 +31,8 @@ CANARY = "Canary7Quux"
 BAD_MEMBERS = [
     ({"member_id": ""}, "null member id", "member_id"),
     ({"member_id": "   "}, "null member id", "member_id"),
+    ({"member_id": "m5\t"}, "identifier with a character that is not seen, such as a tab", "member_id"),
+    ({"member_id": "m\u200b6"}, "identifier with a character that is not seen, such as a tab", "member_id"),
     ({"birth_date": "1950-13-01"}, "unparseable date", "birth_date"),
     ({"birth_date": "01/02/1950"}, "unparseable date", "birth_date"),
     ({"death_date": "soon"}, "unparseable date", "death_date"),

@@ -120,6 +120,12 @@ def test_a_person_without_a_name_is_unusable(read):
     assert dict(report.unusable) == {("WHO", "person missing"): 1}
 
 
+def test_two_persons_whose_identifiers_look_alike_are_not_counted_as_two(read):
+    layout = TableLayout({"sex": "SEX"}, person="WHO")
+    _, report = read("WHO,SEX\na,F\na\t,F\n", layout, {"sex": 0}, at_most=0.5)
+    assert dict(report.unusable) == {("WHO", "identifier with a character that is not seen, such as a tab"): 1}
+
+
 def test_values_wider_than_the_release_are_no_fault_but_left_out_and_told(read):
     text = "AGE,SEX,N\n79,F,1\n80,F,2\n85,F,4\n"
     table, report = read(text, LAYOUT, {"age": 0, "sex": 0}, age={"top": 85})
