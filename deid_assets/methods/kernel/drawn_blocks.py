@@ -22,7 +22,7 @@ from deid_assets.methods.kernel.member_index import (
     MemberIndex,
     MemberPart,
 )
-from deid_assets.methods.kernel.recent_streams import RecentStreams
+from deid_assets.methods.kernel.recent import RecentStreams
 from deid_assets.methods.population.longitudinal_data import LongitudinalData, truncated_targets
 
 BYTES_KEPT = 1 << 26

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from deid_assets.methods.kernel.recent_streams import RecentStreams
+from deid_assets.methods.kernel.recent import RecentStreams
 
 BYTES_KEPT = 1 << 25
 """Memory for flags: one bit for each draw at each node."""

@@ -11,16 +11,14 @@ Containment of multisets becomes AND: a member's values contain {a, a, b} if the
 once (methods#node-risk). One row per (history, level, v, c) therefore serves every node that uses that level.
 """
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from deid_assets.methods.kernel.recent import RecentlyMade
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData, member_value_counts
 
 WORDS = 8
@@ -35,42 +33,6 @@ _CELL_BYTES_KEPT = 1 << 27
 
 Levels = tuple[int | None, ...]
 """A level of each quasi-identifier; None removes it."""
-
-
-class _Sized(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-
-
-Made = TypeVar("Made", bound=_Sized)
-
-
-class _Recent(Generic[Made]):
-    """What was made for the latest levels, up to so many bytes; a copy elsewhere begins empty."""
-
-    def __init__(self, kept: int):
-        self._kept, self._lock = kept, threading.Lock()
-        self._made: OrderedDict[Levels, Made] = OrderedDict()
-
-    def __reduce__(self) -> tuple:
-        # A lock cannot be sent to another process, and what was made is quick to make again.
-        return _Recent, (self._kept,)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(made.nbytes for made in self._made.values())
-
-    def of(self, levels: Levels, make: Callable[[Levels], Made]) -> Made:
-        with self._lock:
-            if levels in self._made:
-                self._made.move_to_end(levels)
-                return self._made[levels]
-        made = make(levels)
-        with self._lock:
-            self._made[levels] = made
-            while len(self._made) > 1 and self.nbytes > self._kept:
-                self._made.popitem(last=False)
-        return made
 
 
 class DemographicGroups:
@@ -90,7 +52,7 @@ class DemographicGroups:
         self.members = int(sizes.sum())
         self.codes, self.sizes = codes, sizes
         self._domains, self._least_cell = tuple(domains), least_cell
-        self._cells = _Recent[np.ndarray](_CELL_BYTES_KEPT)
+        self._cells = RecentlyMade[Levels, np.ndarray](_CELL_BYTES_KEPT)
 
     @property
     def nbytes(self) -> int:
@@ -99,7 +61,7 @@ class DemographicGroups:
 
     def cells(self, levels: Levels) -> np.ndarray:
         """Return (G,) int32: each group's cell at these levels, TOO_RARE if the cell has fewer members than requested."""
-        return self._cells.of(levels, self._numbered)
+        return self._cells.made(levels, self._numbered)
 
     def _numbered(self, levels: Levels) -> np.ndarray:
         code = np.zeros(len(self.sizes), dtype=np.int64)
@@ -152,7 +114,7 @@ class MemberPart:
 
     def __init__(self, number: int, parts: int, group_at: np.ndarray, bits: np.ndarray):
         self.number, self.parts, self.group_at, self.bits = number, parts, group_at, bits
-        self._cells = _Recent[DemographicCells](_CELL_BYTES_KEPT // parts)
+        self._cells = RecentlyMade[Levels, DemographicCells](_CELL_BYTES_KEPT // parts)
 
     @property
     def members(self) -> int:
@@ -171,7 +133,7 @@ class MemberPart:
 
     def cells(self, levels: Levels, groups: DemographicGroups) -> DemographicCells:
         """Return the cells at these levels of the demographics; the most recent ones are cached."""
-        return self._cells.of(levels, lambda levels: self._of_groups(groups.cells(levels)))
+        return self._cells.made(levels, lambda levels: self._of_groups(groups.cells(levels)))
 
     def _of_groups(self, cell_of: np.ndarray) -> DemographicCells:
         cell_at = cell_of[self.group_at]
