@@ -71,7 +71,7 @@ def _kind(error: BaseException) -> str:
 
 
 def _said_by_the_system(error: BaseException) -> str | None:
-    """A message such as "No space left on device", from the error or the first in its chain with an error number."""
+    """What is lacking, such as "No space left on device", from the error or the first in its chain that says so."""
     import duckdb  # takes long to load, and only errors need it
 
     from deid_assets.store.tables import MEMORY, memory_limit
