@@ -132,18 +132,22 @@ def count_by_query(
     draws = draws.astype(dict.fromkeys(member_columns, "str"))
     knowledge = _knowledge(drawn.knowledge, labels, claim_columns)
     sizes = _sizes(draws, knowledge, member_columns, population, population.parts(PEOPLE_AT_ONCE))
-    return CountedByQuery(sizes, hold_their_own(drawn, labels, claim_columns, population))
+    return CountedByQuery(sizes, _holding_their_own(drawn, knowledge, population))
 
 
 def hold_their_own(
     drawn: Drawn, labels: Mapping[str, Sequence[str | None]], claim_columns: Sequence[str], population: Counted
 ) -> np.ndarray:
     """(B,) bool: whether the target's own rows contain all the adversary's knowledge; inputs as for `count_by_query`."""
+    return _holding_their_own(drawn, _knowledge(drawn.knowledge, labels, claim_columns), population)
+
+
+def _holding_their_own(drawn: Drawn, knowledge: pd.DataFrame, population: Counted) -> np.ndarray:
     own = np.asarray(drawn.member_ids)[drawn.members]
     draws = pd.DataFrame({"draw_id": np.arange(len(own)), "own_id": own})
     # Nobody else is in the class of one person.
     drawn_themselves = f"member_id IN (SELECT own_id FROM {_drawn(population).sql})"
-    return _sizes(draws, _knowledge(drawn.knowledge, labels, claim_columns), ["own_id"], population, [drawn_themselves]) > 0
+    return _sizes(draws, knowledge, ["own_id"], population, [drawn_themselves]) > 0
 
 
 def _sizes(
