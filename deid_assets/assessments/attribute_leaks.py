@@ -11,7 +11,7 @@ hierarchy. Identifiers of members, providers, vendors and PCPs are pseudonyms; t
 suppressed if they are rare.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -454,11 +454,12 @@ class TableOfEvents:
     columns
         By their names in the release.
     withheld
-        For each quasi-identifier, (n,) bool, the rows that have a value of it, and all labels finer than the released one.
+        For one quasi-identifier after the other, (n,) bool, the rows that have a value of it, and all labels finer than the
+        released one. They take much memory, and may be made when they are asked for, once.
     """
 
     columns: Mapping[str, EncodedColumn]
-    withheld: Sequence[tuple[np.ndarray, tuple[Withheld, ...]]]
+    withheld: Iterable[tuple[np.ndarray, tuple[Withheld, ...]]]
 
 
 def told_in_tables(tables: Sequence[TableOfEvents], k: int) -> tuple[dict[str, tuple[Told, Told]], list[Together]]:
@@ -470,24 +471,16 @@ def told_in_tables(tables: Sequence[TableOfEvents], k: int) -> tuple[dict[str, t
         By column the greatest fall and the greatest share of certain knowledge, over all tables that have it and all
         quasi-identifiers; and the sets of columns of a table that tell more together.
     """
-    told: dict[str, tuple[Told, Told]] = {}
+    nothing = Told(), Told()
+    told = {name: nothing for table in tables for name in table.columns}
     together: list[Together] = []
     for table in tables:
-        for name, column in table.columns.items():
-            found = [
-                told.get(name, (Told(), Told())),
-                *(most_told(EncodedColumn(column.codes[known], column.blank[known]), of, k) for known, of in table.withheld),
-            ]
-            told[name] = (
-                max((one for one, _ in found), key=lambda one: one.fall),
-                max((one for _, one in found), key=lambda one: one.sure),
-            )
         for known, labels in table.withheld:
-            varying = {
-                name: EncodedColumn(own.codes[known], own.blank[known])
-                for name, own in table.columns.items()
-                if own.codes.any()
-            }
+            columns = {name: EncodedColumn(own.codes[known], own.blank[known]) for name, own in table.columns.items()}
+            for name, column in columns.items():
+                (fall, sure), (falls, is_sure) = told[name], most_told(column, labels, k)
+                told[name] = max(fall, falls, key=lambda one: one.fall), max(sure, is_sure, key=lambda one: one.sure)
+            varying = {name: own for name, own in columns.items() if table.columns[name].codes.any()}
             limits = leak_limits.TOGETHER_AT_MOST, leak_limits.LIMITS[leak_limits.REFINEMENT]
             together += told_together(varying, labels, *limits, k)
     return told, together
@@ -507,19 +500,17 @@ def _tables(candidate: Candidate, expressions: Mapping[str, str]) -> list[TableO
     return found
 
 
-def _withheld_of_claims(candidate: Candidate, claims: pd.DataFrame) -> list[tuple[np.ndarray, tuple[Withheld, ...]]]:
+def _withheld_of_claims(candidate: Candidate, claims: pd.DataFrame) -> Iterator[tuple[np.ndarray, tuple[Withheld, ...]]]:
     """For each quasi-identifier, the claims that have a value of it, and all labels finer than the released one."""
     policy, levels = candidate.policy, candidate.levels
     domains, person = candidate.tables["value_domains"].frame(), claims["member_number"].to_numpy(np.int64)
-    found: list[tuple[np.ndarray, tuple[Withheld, ...]]] = []
     for number, qi in enumerate(policy.quasi_identifiers.all):
         known = claims[f"q{number}"].notna().to_numpy()
         codes = claims.loc[known, f"q{number}"].to_numpy(np.int64)
         by_level = [codes, *(level[codes] for level in _levels(domains, qi.column))]
         names = ["as delivered", *policy.hierarchy_of(qi.column).level_names]
         if len(codes):
-            found.append((known, withheld_labels(qi.column, names, by_level, levels[qi.column] + 1, person[known])))
-    return found
+            yield known, withheld_labels(qi.column, names, by_level, levels[qi.column] + 1, person[known])
 
 
 def _levels(domains: pd.DataFrame, column: str) -> Iterator[np.ndarray]:

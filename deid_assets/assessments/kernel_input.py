@@ -3,7 +3,7 @@
 The search, the assessments and the gate all measure on it, at the chosen generalization, beside the rows about to be released.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -168,8 +168,11 @@ def histories_of_claims(policy: Policy, domains: Table, profiles: Table, known: 
     return encoding.rows_of_histories(claims, of_targets, of_members, targets)
 
 
-def values_by_codes(policy: Policy, profiles: Table, histories: Table) -> tuple[tuple[Histories, ...], tuple[Histories, ...]]:
-    """What `encoded_data` has of claims, known of released members and held, as the rows of `coded_histories` say it."""
+def values_by_codes(policy: Policy, profiles: Table, histories: Table) -> tuple[Iterator[Histories], Iterator[Histories]]:
+    """What `encoded_data` has of claims, known of released members and held, as the rows of `coded_histories` say it.
+
+    Each is read when it is asked for.
+    """
     claims, targets = tuple(policy.claim_names), encoding.released_members(profiles)
     population = np.arange(profiles.count()) if policy.counts_population else targets
     known = encoding.coded_histories(histories, claims, False, targets)
@@ -191,7 +194,7 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
         people = len(targets if released_only else demographics)
         held = encoding.histories(tables.held, tables.profiles, tables.domains, claims, people, released_only)
     else:
-        known, held = values_by_codes(policy, tables.profiles, tables.histories)
+        known, held = map(tuple, values_by_codes(policy, tables.profiles, tables.histories))
     return LongitudinalData(
         demographics[targets] if released_only else demographics,
         encoding.domains_of(tables.domains, members),

@@ -11,6 +11,7 @@ again.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -273,11 +274,16 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
     alpha = kernel_input.sampling_fraction(policy, members + before, profiles.count())
     own = own_positions(tables.profiles, tables.crosswalk)
     power = _Power(policy, profiles, work.tables["value_diversity"], own, members)
-    attack = attack_sensitivity.SensitivityAnalysis(records, max(section.powers))
     joint = confidence_of_try(joint_confidence(policy), tried.number)
     interval = mean_interval(attack_sensitivity.confidence_of_each(joint, section.cells))
 
     tables_known = _tables_known_jointly(policy)
+    kinds = dict.fromkeys(variant.knows for variant in variants_of(policy))
+    canaries = sensitivity_of_canaries(records, kinds, work.stream_key("canaries of sensitivity"), jointly=tables_known)
+
+    @lru_cache(maxsize=1)  # what one kind of knowledge is looked up in takes memory, and is of little use to the next
+    def attack_of(knows: attack_sensitivity.Knows) -> attack_sensitivity.SensitivityAnalysis:
+        return attack_sensitivity.SensitivityAnalysis(records, max(section.powers))
 
     def cells() -> Iterator[attack_sensitivity.Cell]:
         variants = variants_of(policy)
@@ -287,10 +293,10 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
                 key = work.stream_key(f"{variant.name} {most}", tried.number)
                 # A row of one table of events is known jointly: of the table that tells most.
                 jointly = tables_known if variant.knows == "claim" else (None,)
-                own = power.of(variant, most)
+                own, trials = power.of(variant, most), attack_of(variant.knows).trials
                 found = max(
                     [
-                        attack.trials(variant.knows, own, key, section.trials, variant.wrong, None, variant.width, joint)
+                        trials(variant.knows, own, key, section.trials, variant.wrong, None, variant.width, joint)
                         for joint in jointly
                     ],
                     key=lambda trials: float(trials.success.mean()),
@@ -300,11 +306,10 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
             work.note(f"{said}: {variant.name.replace('_', ' ')}: {time.monotonic() - started:.1f} s")
 
     measured = sensitivity_measurements(policy, list(cells()), work.commitment, tried.number)
-    kinds = dict.fromkeys(variant.knows for variant in variants_of(policy))
     figure = sensitivity_figure(table_rows(policy, measured), *figure_limits(policy))
     return Assessed(
         measured,
-        sensitivity_of_canaries(records, kinds, work.stream_key("canaries of sensitivity"), jointly=tables_known),
+        canaries,
         tried,
         {
             "trials_per_cell": section.trials,

@@ -348,6 +348,8 @@ def _judge(
     measured += standing.earlier.measured
     measured += measurements_with_claims(policy, risk)
 
+    # Before the bit-sets are made: both take much memory.
+    leaks, leaking = passed_on_leaks(candidate, candidate.top_coded_delays)
     whole = node_computation(policy, tables, node)
     refusals += judgement.code_refusals(whole.data, values_by_codes(policy, tables.profiles, made[CODED]))
     computation = whole.keeping(keep)
@@ -367,7 +369,6 @@ def _judge(
     kept = kept_at_node(policy, by_level, node)
     detail = detail_measurements(kept, policy.detail_at_least, staged.members.count(), policy.publish_however_coarse)
     refusals += detail_refusals(detail)
-    leaks, leaking = passed_on_leaks(candidate, candidate.top_coded_delays)
     refusals += leaking
     gate_evidence = Evidence("gate", step.key, policy.hash, digest, "6", (*measured, *detail, *leaks, cross), tried.number)
     return refusals, (*evidence, gate_evidence), draws.judged

@@ -206,6 +206,10 @@ def _complete(codes: np.ndarray) -> np.ndarray:
     return np.asarray(codes)
 
 
+_MEMBERS_AT_ONCE = 250_000
+"""So many members' claims are read at a time: their rows take several times the memory of the histories."""
+
+
 def histories(
     claims: Table, profiles: Table, domains: Table, columns: Sequence[str], members: int, released_only: bool = False
 ) -> tuple[Histories, ...]:
@@ -237,19 +241,23 @@ def histories(
     ]
     rank = "row_number() OVER (ORDER BY member_number) - 1" if released_only else "member_number"
     where = "WHERE released" if released_only else ""
-    arrays = claims.arrays(
-        f"WITH positions AS (SELECT member_id, ({rank})::INTEGER AS position FROM {profiles.sql} {where}) SELECT position, "
-        f"{', '.join(selects)} FROM {claims.sql} AS c JOIN positions USING (member_id) {joins}"
-    )
-    position = np.asarray(arrays["position"]).astype(np.int64)
-    found = []
-    for number, column in enumerate(columns):
-        codes = arrays.pop(f"c{number}")
-        unknown = int(np.count_nonzero(codes == -2))
-        if unknown:
-            raise ValueError(f"{how_many(unknown, 'value')} of {column} without a class; value_domains is of another delivery")
-        found.append(_by_member(position, codes, members))
-    return tuple(found)
+    found: list[list[Histories]] = [[] for _ in columns]
+    for first in range(0, members, _MEMBERS_AT_ONCE):
+        end = min(first + _MEMBERS_AT_ONCE, members)
+        arrays = claims.arrays(
+            f"WITH positions AS (FROM (SELECT member_id, ({rank})::INTEGER AS position FROM {profiles.sql} {where})"
+            f" WHERE position >= {first} AND position < {end}) SELECT position - {first} AS position, {', '.join(selects)}"
+            f" FROM {claims.sql} AS c JOIN positions USING (member_id) {joins}"
+        )
+        position = np.asarray(arrays["position"]).astype(np.int64)
+        for number, column in enumerate(columns):
+            codes = arrays.pop(f"c{number}")
+            unknown = int(np.count_nonzero(codes == -2))
+            if unknown:
+                text = how_many(unknown, "value")
+                raise ValueError(f"{text} of {column} without a class; value_domains is of another delivery")
+            found[number].append(_by_member(position, codes, end - first))
+    return tuple(Histories.one_after_another(of_column) for of_column in found)
 
 
 def _by_member(position: np.ndarray, codes: np.ndarray, members: int) -> Histories:
@@ -320,19 +328,18 @@ def rows_of_histories(
     return pa.RecordBatchReader.from_batches(CODED, batches())
 
 
-def coded_histories(coded: Table, columns: Sequence[str], held: bool, members: np.ndarray) -> tuple[Histories, ...]:
-    """Return the same as `histories`, from their rows.
+def coded_histories(coded: Table, columns: Sequence[str], held: bool, members: np.ndarray) -> Iterator[Histories]:
+    """Yield the same as `histories` returns, from their rows.
 
     Parameters
     ----------
     coded
         `rows_of_histories`.
     held
-        Whether to return values of claims that are held, or of those that are known.
+        Whether to yield values of claims that are held, or of those that are known.
     members
         (n,) int: member_number of the members to include, ascending; member i is then the i-th of them.
     """
-    found = []
     for column in columns:
         arrays = coded.arrays(
             f"SELECT member_number, code, times FROM {coded.sql} WHERE quasi_identifier = ? AND held = ?", [column, held]
@@ -347,8 +354,7 @@ def coded_histories(coded: Table, columns: Sequence[str], held: bool, members: n
         order = order[position[order] >= 0]
         position, code, times = position[order], code[order], times[order]
         counts = np.bincount(position, weights=times, minlength=len(members)).astype(np.int64)
-        found.append(Histories(np.concatenate([[0], np.cumsum(counts)]), np.repeat(as_codes(code), times)))
-    return tuple(found)
+        yield Histories(np.concatenate([[0], np.cumsum(counts)]), np.repeat(as_codes(code), times))
 
 
 def numbers_taken(profiles: Table) -> int:

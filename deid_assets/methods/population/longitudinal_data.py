@@ -106,6 +106,18 @@ class Histories:
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in values], dtype=np.int64)])
         return cls(offsets, np.array([code for row in values for code in row], dtype=np.int32))
 
+    @classmethod
+    def one_after_another(cls, parts: Sequence["Histories"]) -> "Histories":
+        """Join the histories of some members and of others, in this order.
+
+        Examples
+        --------
+        >>> Histories.one_after_another([Histories.of([[0, 1], []]), Histories.of([[2]])]).counts.tolist()
+        [2, 0, 1]
+        """
+        counts = np.concatenate([np.zeros(1, dtype=np.int64), *(part.counts for part in parts)])
+        return cls(np.cumsum(counts), np.concatenate([part.codes for part in parts] or [np.zeros(0, dtype=np.int16)]))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -8,6 +8,7 @@ evidence of the assessments. A check that cannot be carried out refuses.
 Of published tables of counts, the files hold exactly what the restricted store and the secret give.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -113,7 +114,7 @@ def contract_refusals(tables: Mapping[str, Table], contracts: Mapping[str, DataF
     return found
 
 
-def code_refusals(data: LongitudinalData, by_codes: tuple[Sequence[Histories], Sequence[Histories]]) -> list[Refusal]:
+def code_refusals(data: LongitudinalData, by_codes: tuple[Iterable[Histories], Iterable[Histories]]) -> list[Refusal]:
     """Refuse if assessments read other values than the claims have.
 
     Parameters
@@ -123,7 +124,7 @@ def code_refusals(data: LongitudinalData, by_codes: tuple[Sequence[Histories], S
     by_codes
         `kernel_input.values_by_codes`, known and held.
     """
-    pairs = zip((*data.known, *data.held), (*by_codes[0], *by_codes[1]), strict=True)
+    pairs = zip((*data.known, *data.held), itertools.chain(*by_codes), strict=True)
     if all(np.array_equal(one.offsets, two.offsets) and np.array_equal(one.codes, two.codes) for one, two in pairs):
         return []
     text = f"{CODED}: its codes are not those of the claims; materialize it again, and what comes after it"

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deid_assets.store.tables
+from deid_assets.methods.population import encoding
 from deid_assets.methods.population.encoding import (
     coded_histories,
     demographic_codes,
@@ -73,7 +75,7 @@ def test_histories_are_those_of_brute_force(delivery):
             assert multisets(released[place - 1], values) == expected(claims, made.released, place, False), name
 
 
-def same(found: tuple[Histories, ...], expected: tuple[Histories, ...]) -> bool:
+def same(found: Iterable[Histories], expected: tuple[Histories, ...]) -> bool:
     """Whether all arrays and their types are the same."""
     pairs = [pair for one, other in zip(found, expected, strict=True) for pair in zip(
         (one.offsets, one.codes), (other.offsets, other.codes), strict=True
@@ -160,6 +162,19 @@ def test_the_order_of_claims_and_members_in_their_tables_plays_no_part():
                         arrays += [one.offsets, one.codes]
                 found.append([array.tolist() for array in arrays])
     assert all(arrays == found[0] for arrays in found)
+
+
+def test_how_many_members_are_read_at_a_time_plays_no_part(monkeypatch, store):
+    made = small_release.small_release(store, *small_release.random_rows(6))
+    everybody, released = len(made.members), len(made.released)
+    found = []
+    for at_once in (everybody, 1, 7):
+        monkeypatch.setattr(encoding, "_MEMBERS_AT_ONCE", at_once)
+        held = histories(made.held, made.profiles, made.domains, COLUMNS, everybody)
+        found.append((*held, *histories(made.known, made.profiles, made.domains, COLUMNS, released, released_only=True)))
+    assert found[0][0].codes.any()
+    assert same(found[1], found[0])
+    assert same(found[2], found[0])
 
 
 def test_the_number_of_threads_plays_no_part(monkeypatch):
