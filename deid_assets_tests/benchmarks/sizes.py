@@ -1,8 +1,9 @@
-"""What the steps of a run cost by the number of members, and the exponent with which each grows.
+"""What the steps of a run cost by the number of members, the exponent with which each grows, and the peak memory.
 
-python -m deid_assets_tests.benchmarks sizes [--sizes 5000 20000 ...] [--published] [--figure FILE.svg] [options of `deid run`]
+python -m deid_assets_tests.benchmarks sizes [--sizes 5000 20000 ...] [--share .1] [--published] [--figure FILE.svg] [others]
 
-The exponent is the slope of log CPU seconds over log members, by least squares: 1 grows as the members do.
+Other options are those of `deid run`. The exponent is the slope of log CPU seconds over log members, by least squares: 1 grows
+as the members do.
 """
 
 import argparse
@@ -99,17 +100,24 @@ def main(listed: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m deid_assets_tests.benchmarks sizes", description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[5_000, 20_000, 200_000], help="numbers of members")
     parser.add_argument("--published", action="store_true", help="under a policy of the tests that publishes few members, too")
+    parser.add_argument("--share", type=float, help="share of the members to release (default: as many as the policy says)")
     parser.add_argument("--figure", type=Path, default=FIGURE, help=f"SVG to write (default {FIGURE.name} of the docs)")
     asked, arguments = parser.parse_known_args(listed)
     sizes, where = sorted(set(asked.sizes)), machine()
     with tempfile.TemporaryDirectory() as folder:
         policy = ["--policy", str(policy_that_publishes(Path(folder)))] if asked.published else []
-        grown = growths({size: measured(["--members", str(size), *policy, *arguments], {}) for size in sizes})
+        runs = {size: ["--members", str(size), *policy, *arguments] for size in sizes}
+        if asked.share:
+            runs = {size: [*run, "--release", str(max(1, round(asked.share * size)))] for size, run in runs.items()}
+        costs = {size: measured(run, {}) for size, run in runs.items()}
+    grown = growths(costs)
     asked.figure.write_bytes(figure(grown))
     print(f"{where}\n\nCPU seconds by number of members, and the exponent:\n")
     head("step", *(f"{size:,}" for size in sizes), "exponent")
     for one in grown:
         taken = (f"{one.cpu[size]:.1f}" if size in one.cpu else "" for size in sizes)
         row(one.name, *taken, one.told)
+    row("*time, s*", *(f"{costs[size].whole.wall:.0f}" for size in sizes), "")
+    row("*peak memory, GB*", *(f"{costs[size].whole.peak:.2f}" for size in sizes), "")
     if asked.figure == FIGURE:
         print(f"\n![CPU seconds of the steps that cost most, over the number of members](images/{FIGURE.name})")
