@@ -4,6 +4,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from deid_assets.store.tables import Table, quoted
@@ -40,23 +41,26 @@ def pseudonyms(kind: str, identifiers: Sequence[str], key: bytes) -> pd.DataFram
     (True, True)
     """
     keyed = hmac.new(key, digestmod=hashlib.sha256)
-    taken: set[int] = set()
-    found: dict[str, int] = {}
-    for digest, identifier in sorted((_digest(keyed, identifier), identifier) for identifier in identifiers):
-        number = _number(digest)
-        while number in taken:
-            digest = _digest(keyed, digest.hex())
-            number = _number(digest)
-        taken.add(number)
-        found[identifier] = number
-    values = [found[identifier] for identifier in identifiers]
+    digests = [_digest(keyed, identifier) for identifier in identifiers]
+    numbers = np.array([_number(digest) for digest in digests], dtype=np.int64)
+    if len(np.unique(numbers)) < len(numbers):
+        numbers = _separated(keyed, digests)
     return pd.DataFrame(
-        {
-            "kind": kind,
-            "original_id": pd.Series(list(identifiers), dtype="object"),
-            "pseudonym": pd.Series(values, dtype="int64"),
-        }
+        {"kind": kind, "original_id": pd.Series(list(identifiers), dtype="object"), "pseudonym": pd.Series(numbers)}
     )
+
+
+def _separated(keyed: hmac.HMAC, digests: Sequence[bytes]) -> np.ndarray:
+    """Return (n,) int64: the numbers of digests, in the order given; of those that collide, the first digest keeps its own."""
+    taken: set[int] = set()
+    numbers = np.empty(len(digests), dtype=np.int64)
+    for place in sorted(range(len(digests)), key=digests.__getitem__):
+        digest = digests[place]
+        while (number := _number(digest)) in taken:
+            digest = _digest(keyed, digest.hex())
+        taken.add(number)
+        numbers[place] = number
+    return numbers
 
 
 def _digest(keyed: hmac.HMAC, text: str) -> bytes:
