@@ -26,7 +26,7 @@ released            BOOLEAN: whether the member is released
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import itemgetter
 from types import MappingProxyType
 
@@ -207,7 +207,7 @@ class MemberTables:
     known, held
         Claims before and after the long tail is cut: claim_id, member_id, year and the claim-level quasi-identifiers.
     dates
-        claim_id and service_date as delivered.
+        claim_id, member_id and service_date as delivered.
     domains
         The table `value_domains`.
     """
@@ -262,12 +262,22 @@ def kept_rows(
         FROM ({shown}){" WHERE shown" if released_only else ""}"""
     codes, joins = _codes({column: values[column] for column in members}, "p")
     found = tables.profiles.arrays(f"SELECT tag, shown{codes} FROM ({people}) AS p{joins} ORDER BY rank")
-    visits = _Visits.of(tables.profiles.arrays(_claims(tables, people, {column: values[column] for column in claims}, events)))
+    visits = [
+        _Visits.of(tables.profiles.arrays(_claims(tables, some, {column: values[column] for column in claims}, events)))
+        for some in (
+            f"SELECT * FROM ({people}) WHERE rank >= {first} AND rank < {first + _PEOPLE_AT_ONCE}"
+            for first in range(0, len(found["tag"]), _PEOPLE_AT_ONCE)
+        )
+    ]
     columns = {names.get(column, column): (column, _Texts.of(table)) for column, table in values.items()}
     batches = (
         _batch(name, texts, found, part)
         for name, (column, texts) in sorted(columns.items(), key=itemgetter(0))
-        for part in (_of_members(found[column]) if column in members else visits.counted(column, events.get(column)))
+        for part in (
+            _of_members(found[column])
+            if column in members
+            else chain.from_iterable(own.counted(column, events.get(column)) for own in visits)
+        )
     )
     return pa.RecordBatchReader.from_batches(KEPT, batches)
 
@@ -283,6 +293,9 @@ KEPT = pa.schema(
 
 _PART = 1 << 18
 """Claims whose rows are made at a time: large enough for NumPy, and small beside the claims themselves."""
+
+_PEOPLE_AT_ONCE = 250_000
+"""People whose claims are read and sorted at a time, which takes several times the memory of what is kept of them."""
 
 _NO_DAY = 2**31 - 1
 """Day of a claim that has none; the last in order."""
@@ -300,18 +313,22 @@ def _numbered(tables: MemberTables, column: str, level: int, kind: str, of_membe
     return scratch_table(tables.profiles, f"kept_values_of_{column}", sql)
 
 
+_KINDS = {"UTINYINT": 1 << 8, "USMALLINT": 1 << 16, "UINTEGER": 1 << 32}
+"""Types of codes, and how many values each has numbers for."""
+
+
 def _codes(values: Mapping[str, Table], rows: str) -> tuple[str, str]:
     """SQL of the code of each column's value, and of the joins that find it."""
     codes, joins = "", ""
     for number, (column, table) in enumerate(values.items()):
-        kind = "USMALLINT" if table.count() <= 1 << 16 else "UINTEGER"
+        kind = next(kind for kind, most in _KINDS.items() if table.count() <= most)
         codes += f", v{number}.code::{kind} AS {quoted(column)}"
         joins += f" LEFT JOIN {table.sql} AS v{number} ON v{number}.value IS NOT DISTINCT FROM {rows}.{quoted(column)}"
     return codes, joins
 
 
 def _claims(tables: MemberTables, people: str, values: Mapping[str, Table], events: Mapping[str, str]) -> str:
-    """SELECT every claim that is known or held: the number of its member, its day, and the code of each value.
+    """SELECT every claim of some people that is known or held: the number of its member, its day, and the code of each value.
 
     Of several tables of events, each has a column `of <table>` that says whether a row is of it.
     """
@@ -323,7 +340,9 @@ def _claims(tables: MemberTables, people: str, values: Mapping[str, Table], even
         FROM (SELECT {shown}, false AS held FROM {tables.known.sql}
               WHERE member_id IN (SELECT member_id FROM people WHERE shown)
               UNION ALL SELECT {shown}, true FROM {tables.held.sql}) AS c
-        JOIN people AS p USING (member_id) LEFT JOIN {tables.dates.sql} AS d USING (claim_id){joins}"""
+        JOIN people AS p USING (member_id)
+        LEFT JOIN (SELECT claim_id, service_date FROM {tables.dates.sql}
+                   WHERE member_id IN (SELECT member_id FROM people)) AS d USING (claim_id){joins}"""
 
 
 def _own(table: str) -> str:
@@ -358,16 +377,13 @@ class _Visits:
         (v,): whose and when, of each day on which a member has claims.
     first
         (v + 1,): the first claim of each of these days, and the number of claims.
-    order
-        (n,): the claims, as they were read, in this order.
     claims
-        (n,) held, and the code of each value by column; as they were read.
+        (n,) held, and the code of each value by column; in this order.
     """
 
     person: np.ndarray
     day: np.ndarray
     first: np.ndarray
-    order: np.ndarray
     claims: Mapping[str, np.ndarray]
 
     @classmethod
@@ -376,9 +392,10 @@ class _Visits:
         person, day = claims.pop("rank"), claims.pop("day")
         earliest = int(day.min(initial=_NO_DAY))
         key = person.astype(np.int64) * (_NO_DAY - earliest + 1) + (day.astype(np.int64) - earliest)
-        order = np.argsort(key, kind="stable").astype(np.uint32)
+        order = np.argsort(key, kind="stable")
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
-        return cls(person[order[first]], day[order[first]], np.append(first, len(order)), order, claims)
+        in_order = {name: claims[name][order] for name in claims}
+        return cls(person[order[first]], day[order[first]], np.append(first, len(order)), in_order)
 
     def counted(self, column: str, table: str | None) -> Iterator[_Part]:
         """How often each value is known and held on each of the days, in the rows of a table of events; None: in all rows."""
@@ -387,7 +404,7 @@ class _Visits:
         cuts = np.unique(np.append(np.searchsorted(self.first, np.arange(0, self.first[-1], _PART)), len(self.person)))
         for start, end in pairwise(cuts):
             of_visits = self.first[start : end + 1]
-            claims = self.order[of_visits[0] : of_visits[-1]]
+            claims = np.arange(of_visits[0], of_visits[-1])
             visit = np.repeat(np.arange(start, end), np.diff(of_visits))
             if table is not None:
                 own = self.claims[_own(table)][claims]

@@ -40,13 +40,13 @@ def tables(store: SmallStore, members: dict, claims: list) -> tuple[MemberTables
     """Members (age, released, suppressed) and claims as a store has them."""
     layout = "claim_id VARCHAR, member_id VARCHAR, year INTEGER, place VARCHAR, stay INTEGER"
     rows = [(str(number), who, year, place, stay) for number, (who, year, _, place, stay, _) in enumerate(claims)]
-    dates = [(str(number), day) for number, (_, _, day, *_) in enumerate(claims) if day is not None]
+    dates = [(str(number), who, day) for number, (who, _, day, *_) in enumerate(claims) if day is not None]
     domains = [
         (name, 1, "" if value is None else str(value), label, 0, 0)
         for name, labels in CODES.items()
         for value, label in labels.items()
     ] + [("age", 0, "9", "another level", 0, 0)]
-    days = store.table("days", "claim_id VARCHAR, day INTEGER", dates)
+    days = store.table("days", "claim_id VARCHAR, member_id VARCHAR, day INTEGER", dates)
     return (
         MemberTables(
             store.table("profiles", "member_id VARCHAR, age INTEGER, released BOOLEAN",
@@ -54,7 +54,7 @@ def tables(store: SmallStore, members: dict, claims: list) -> tuple[MemberTables
             store.table("suppressed", "member_id VARCHAR", [(who,) for who, (_, _, out) in members.items() if out]),
             store.table("known", layout, rows),
             store.table("held", layout, [row for row, one in zip(rows, claims, strict=True) if one[-1]]),
-            store.write("dates", f"SELECT claim_id, DATE '1970-01-01' + day AS service_date FROM {days.sql}"),
+            store.write("dates", f"SELECT claim_id, member_id, DATE '1970-01-01' + day AS service_date FROM {days.sql}"),
             store.table("domains", "quasi_identifier VARCHAR, level INTEGER, value VARCHAR, label VARCHAR,"
                         " base_code INTEGER, level_code INTEGER", domains),
         ),
@@ -97,11 +97,13 @@ def expected(members: dict, claims: list, released_only: bool) -> list[tuple]:
     st.lists(claim, max_size=12),
     st.booleans(),
     st.sampled_from([1, 3, comparison._PART]),
+    st.sampled_from([1, 2, comparison._PEOPLE_AT_ONCE]),
 )
-def test_rows_are_those_of_their_definition_in_order_in_a_file_and_in_a_table(members, claims, released_only, part):
+def test_rows_are_those_of_their_definition_in_order_in_a_file_and_in_a_table(members, claims, released_only, part, people):
     claims = [one for one in claims if one[0] in members]
     wanted = expected(members, claims, released_only)
-    with small_store() as store, patch.object(comparison, "_PART", part):
+    at_a_time = patch.multiple(comparison, _PART=part, _PEOPLE_AT_ONCE=people)
+    with small_store() as store, at_a_time:
         made = tables(store, members, claims)
 
         def kept():
@@ -134,8 +136,8 @@ def test_many_claims_are_counted_across_parts_and_groups_of_rows():
         values = "if(n % 3 = 0, 'Home', 'Office') AS place, NULL::INTEGER AS stay FROM range(300_000) AS t(n)"
         known = store.write("known", f"{layout}, {values}")
         held = store.write("held", f"{layout}, {values} WHERE n % 400 >= 200")
-        dates = store.write("dates", "SELECT n::VARCHAR AS claim_id, DATE '1970-01-01' + (n // 400)::INTEGER AS service_date"
-                            " FROM range(300_000) AS t(n)")  # fmt: skip
+        day = "DATE '1970-01-01' + (n // 400)::INTEGER AS service_date"
+        dates = store.write("dates", f"SELECT claim_id, member_id, {day} FROM ({layout}, n FROM range(300_000) AS t(n))")
         of = MemberTables(made.profiles, made.suppressed, known, held, dates, made.domains)
         found = kept_rows(of, tags, {}, {"place": 1}).read_all()
     numbers = np.arange(300_000)
@@ -155,7 +157,7 @@ def test_rows_of_another_table_of_events_tell_nothing_of_a_column():
         layout = "SELECT n::VARCHAR AS claim_id, 'a' AS member_id, 2 AS year"
         own = "if(n < 3, 'claims', 'fills') AS event_table, if(n = 0, 'Home', NULL) AS place, if(n = 3, 2, NULL) AS stay"
         claims = store.write("events", f"{layout}, {own} FROM range(10) AS t(n)")
-        dates = store.write("dates", "SELECT n::VARCHAR AS claim_id, DATE '1970-01-01' AS service_date FROM range(10) AS t(n)")
+        dates = store.write("dates", f"{layout}, DATE '1970-01-01' AS service_date FROM range(10) AS t(n)")
         of = MemberTables(made.profiles, made.suppressed, claims, claims, dates, made.domains)
         levels, events = {"place": 1, "stay": 1}, {"place": "claims", "stay": "fills"}
         found = kept_rows(of, tags, {}, levels, events=events).read_all().select(["quasi_identifier", "value", "known"])
