@@ -25,7 +25,7 @@ from deid_assets.methods.candidate.spreadsheet_text import FORMULA, NUMBER
 from deid_assets.methods.counts import dimensions as of_tables
 from deid_assets.methods.counts.dimensions import CELLS_AT_MOST, CrossTable, Dimension, Key, single_cells, totals_of
 from deid_assets.methods.counts.tables import LARGEST_COUNT
-from deid_assets.sources.files import quoted_foreign
+from deid_assets.sources.files import UNSEEN, are_unseen, quoted_foreign
 from deid_assets.store.tables import literal
 
 BLANK = "(blank)"
@@ -536,6 +536,11 @@ def _counted(path: Path, layout: Layout, contribution: int | None) -> Grid:
         if missing := int((frame[layout.person] == "").sum()):
             raise CountsError(
                 f"{path}: column {layout.person!r}: {how_many(missing, 'row is', 'rows are')} empty; every row needs a person"
+            )
+        if unseen := int(are_unseen(frame[layout.person]).sum()):
+            raise CountsError(
+                f"{path}: column {layout.person!r}: {how_many(unseen, 'row')} with an {UNSEEN}: a person would "
+                "count twice. Write identifiers alike"
             )
         if contribution is None:
             frame = frame.drop_duplicates()

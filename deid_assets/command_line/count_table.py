@@ -18,6 +18,7 @@ from deid_assets.command_line.options import require_new
 from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.dimensions import Key, StatedCells, stated_cells, totals_of, whole_groups
+from deid_assets.methods.counts.spelling import require_one_spelling
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName
 from deid_assets.reports.count_reports import ProtectedTable, render_table
 
@@ -46,6 +47,7 @@ def protect_tables(declared: Mapping[str, Any], how: Protection, where: TableFil
         declaration.name or files[0].stem,
     )
     tables = [read_table(path, declaration.layout(path), reading, where.add_totals) for path in files]
+    _require_one_spelling(tables)
     stated = stated_cells([table.cross for table in tables])
     shown = _shown_once(tables, stated)
     persons = (declaration.contribution or 1,) * len(shown)
@@ -68,6 +70,18 @@ def protect_tables(declared: Mapping[str, Any], how: Protection, where: TableFil
         demographics_document.write_folder(where.out, contents)
         found["reader"] = dict(done.reader)
     return found
+
+
+def _require_one_spelling(tables: Sequence[ReadTable]) -> None:
+    """Refuse tables in which a dimension or code of another is spelled otherwise: no sum would connect them."""
+    before = set[CellName]()
+    for table in tables if len(tables) > 1 else ():
+        cells = set(map(table.cross.name, table.cross.all_keys()))
+        try:
+            require_one_spelling(cells, before, "the files before")
+        except CountsError as error:
+            raise CountsError(f"{table.grid.path}: {error}") from None
+        before |= cells
 
 
 def _shown_once(tables: Sequence[ReadTable], stated: StatedCells) -> list[int | str]:

@@ -21,7 +21,7 @@ from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT,
 from deid_assets.reference.geography import STATE_CODES, state_codes
 from deid_assets.sources.census import CensusTable, PopulationFiles, read_population
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.files import UNSEEN, SourceTable
+from deid_assets.sources.files import UNSEEN, SourceTable, are_unseen
 from deid_assets.sources.flat import OPTED_OUT
 from deid_assets.sources.report import Metadata, RowsReport, too_many_unusable
 from deid_assets.sources.text_tables import read_text_table
@@ -200,7 +200,7 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, opted_out: Opted
     broken = _Broken(columns)
     people = pd.DataFrame({"record": range(1, len(text) + 1), "person": text["person"]}, index=text.index)
     broken.add("person", _MISSING, text["person"].isna())
-    broken.add("person", UNSEEN, ~text["person"].fillna("").map(str.isprintable).astype(bool))
+    broken.add("person", UNSEEN, are_unseen(text["person"].fillna("")))
     again = text["person"].notna() & text["person"].duplicated(keep=False)
     if again.any():
         raise DeliveryError(

@@ -11,12 +11,14 @@ files. All read the copies that `received` makes.
 import glob
 import os
 import tempfile
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.derivations import RAW
@@ -45,12 +47,22 @@ def quoted_foreign(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-UNSEEN = "identifier with a character that is not seen, such as a tab"
+UNSEEN = "identifier with a character that is not seen, such as a tab, or with an accent that is a character of its own"
+_OTHER_BLANKS = r"\x{A0}\x{1680}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}"
 
 
 def is_unseen(identifier: str) -> str:
-    """SQL that is true for an identifier with a control or zero-width character: with and without, it would be two people."""
-    return f"regexp_matches({identifier}, '\\pC')"
+    """SQL that is true for an identifier of which another form looks the same: with the other, it would be another person.
+
+    It has a control or zero-width character or a blank that is no space, or a letter and its accent are two characters.
+    """
+    unseen = rf"'[\pC\p{{Zl}}\p{{Zp}}{_OTHER_BLANKS}]'"
+    return f"(regexp_matches({identifier}, {unseen}) OR {identifier} <> nfc_normalize({identifier}))"
+
+
+def are_unseen(identifiers: pd.Series) -> pd.Series:
+    """Whether each of some identifiers, all texts, `is_unseen`; also if its characters are none that Unicode knows."""
+    return identifiers.map(lambda one: not (one.isprintable() and unicodedata.is_normalized("NFC", one))).astype(bool)
 
 
 def row_key(file_number: str, row: str) -> str:

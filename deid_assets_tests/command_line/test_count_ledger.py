@@ -262,3 +262,21 @@ def test_a_file_of_the_ledger_is_no_second_look(here):
         protect("sex.csv", "noise", "--sd", 2.5 + i / 1e6, "--output", f"{i}.csv")
     done = CliRunner().invoke(main, ["counts", "audit", "0.csv", "1.csv", "--ledger", "kept"])
     assert done.exit_code == 0, done.output
+
+
+def test_a_file_that_spells_cells_otherwise_than_the_ledger_is_refused(here):
+    """Somebody moved from F to M: between two exact tables of one spelling, that is recognized."""
+    (here / "sex.csv").write_text(SEX.format(total=100, f=60, m=40))
+    assert protect("sex.csv", "mask").exit_code == 0
+    moved = SEX.format(total=100, f=59, m=41)
+    for text in (moved, moved.replace("F", "f"), moved.replace("sex,all,", "Sex,all,"), moved.replace(",M", ",M\u200b")):
+        (here / "moved.csv").write_text(text)
+        kept = (here / "kept" / "count_ledger.json").read_bytes()
+        done = protect("moved.csv", "mask", "--output", "out.csv")
+        assert done.exit_code == 2 and not (here / "out.csv").exists()
+        assert ("spelled otherwise than in earlier files" in done.stdout) == (text != moved)
+        assert (here / "kept" / "count_ledger.json").read_bytes() == kept
+    (here / "moved.csv").write_text(moved.replace(",F", ",f"))
+    for beside in (["--ledger", "kept"], ["sex.csv"]):
+        done = CliRunner().invoke(main, ["counts", "audit", "moved.csv", *beside])
+        assert done.exit_code == 1 and "spelled otherwise than in" in done.stderr

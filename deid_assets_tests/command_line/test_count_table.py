@@ -273,6 +273,34 @@ def test_tables_of_the_same_people_are_protected_together(here):
     assert "1 cell or total has another count" in table("sex.csv", "age.csv", "--count", "n", out="differ").output
 
 
+@pytest.mark.parametrize(("old", "new"), [("age", "Age"), ("young", "Young"), ("sex", "SEX"), ("young", "young\u200b")])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_table_that_spells_a_dimension_or_code_otherwise_is_refused(here, old, new, at_once):
+    """Nothing would connect it with the first: neither the sums between them, nor that a person moved."""
+    content = "age,sex,n\nyoung,F,{}\nyoung,M,{}\nold,F,100\nold,M,100\n"
+    (here / "a").mkdir()
+    (here / "tidy.csv").write_text(content.format(140, 60))
+    (here / "a/tidy.csv").write_text(content.format(141, 59).replace(old, new))
+    (here / "b.csv").write_text(content.format(140, 60).replace(old, new))
+    if at_once:
+        done = table("tidy.csv", "b.csv", "--count", "n")
+    else:
+        assert table("tidy.csv", "--count", "n", "--ledger", "kept", out="first").exit_code == 0
+        done = table("a/tidy.csv", "--count", "n", "--ledger", "kept")
+    assert done.exit_code == (1 if at_once else 2) and "spelled otherwise than in" in done.output
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("other", ["1\t", "\u200b1", "e\u0301"])
+def test_a_person_who_is_written_in_two_ways_is_not_counted_twice(here, other):
+    people = "".join(f"{i},F\n" for i in range(40)) + "\u00e9,M\n" + "".join(f"{i},M\n" for i in range(50, 60))
+    (here / "people.csv").write_text(f"p,sex\n{people}{other},M\n")
+    done = table("people.csv", "--by", "sex", "--person", "p")
+    assert done.exit_code == 1 and "column 'p': 1 row with an identifier with a character that is not seen" in done.output
+    (here / "people.csv").write_text(f"p,sex\n{people}")
+    assert table("people.csv", "--by", "sex", "--person", "p").exit_code == 0
+
+
 def test_all_or_none_of_a_group_is_warned_of_hidden_or_refused(here):
     (here / "t.csv").write_text("d,n\nx,40\ny,0\nz,70\nTotal,110\n")
     options = ("t.csv", *TIDY_OPTIONS)

@@ -12,6 +12,7 @@ from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.sources.census import RACES
 from deid_assets.sources.cohort import CohortLayout, read_cohort
+from deid_assets.sources.files import UNSEEN
 from deid_assets_tests.public_data import public_data
 
 SECRET = "UNMISTAKABLE"
@@ -136,10 +137,10 @@ def test_rows_with_several_faults_count_once_in_the_share(tmp_path):
 
 
 def test_an_identifier_that_only_looks_like_that_of_another_is_unusable(tmp_path):
-    rows = [f"{person},40,F,1,MN,55401,K,2001-03-09" for person in ("a", "a\u200b", "b\x01", "c")]
+    rows = [f"{person},40,F,1,MN,55401,K,2001-03-09" for person in ("a", "a\u200b", "b\x01", "c", "e\u0301", "a\u00a0b")]
     cohort = cohort_of(tmp_path, rows, at_most=0.9)
     assert cohort.people["person"].tolist() == ["a", "c"]
-    assert cohort.report.unusable == {("ID", "identifier with a character that is not seen, such as a tab"): 2}
+    assert cohort.report.unusable == {("ID", UNSEEN): 4}
 
 
 def test_a_person_has_one_record_whatever_is_allowed(tmp_path):

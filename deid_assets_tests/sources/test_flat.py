@@ -106,11 +106,14 @@ class TestPersons:
         found = self.read(tmp_path, folder, "1,1,Ann\n2,2,\n1,1,Bob\n", 1, quarantine=0.5)
         assert found.quarantined == {("records", "who", "missing person"): 1} and found.rows_kept == {"records": 2}
 
-    @pytest.mark.parametrize("person", ["Bob\t", "\u200bBob", "B\x00b"])
+    @pytest.mark.parametrize("person", ["Bob\t", "\u200bBob", "B\x00b", "Bob\u2028", "A\u00a0n", "Bo\u0301b"])
     def test_a_record_whose_identifier_only_looks_like_that_of_another_goes_to_quarantine(self, tmp_path, folder, person):
         found = self.read(tmp_path, folder, f"1,1,Ann\n2,2,{person}\n1,1,Bob\n", 1, quarantine=0.5)
-        rule = "identifier with a character that is not seen, such as a tab"
-        assert found.quarantined == {("records", "who", rule): 1} and found.rows_kept == {"records": 2}
+        assert found.quarantined == {("records", "who", files.UNSEEN): 1} and found.rows_kept == {"records": 2}
+
+    def test_an_accent_is_part_of_an_identifier_as_one_character_with_its_letter(self, tmp_path, folder):
+        found = self.read(tmp_path, folder, "1,1,Jos\u00e9\n2,2,Ann B\n1,1,\u65e5\u672c\n", 1)
+        assert not found.quarantined and found.rows_kept == {"records": 3}
 
     def test_blanks_around_an_identifier_make_nobody_another_person(self, tmp_path, folder):
         """As another program pads it: the person would not be found again in the next delivery, or be counted twice in one."""

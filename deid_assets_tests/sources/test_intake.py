@@ -21,6 +21,7 @@ from deid_assets.sources.delivery import (
     TablesSource,
     Years,
 )
+from deid_assets.sources.files import UNSEEN
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table, connect, write_table
 from deid_assets_tests import examples
@@ -31,8 +32,10 @@ CANARY = "Canary7Quux"
 BAD_MEMBERS = [
     ({"member_id": ""}, "null member id", "member_id"),
     ({"member_id": "   "}, "null member id", "member_id"),
-    ({"member_id": "m5\t"}, "identifier with a character that is not seen, such as a tab", "member_id"),
-    ({"member_id": "m\u200b6"}, "identifier with a character that is not seen, such as a tab", "member_id"),
+    ({"member_id": "m5\t"}, UNSEEN, "member_id"),
+    ({"member_id": "m\u200b6"}, UNSEEN, "member_id"),
+    ({"member_id": "m\u00a07"}, UNSEEN, "member_id"),
+    ({"member_id": "me\u03018"}, UNSEEN, "member_id"),
     ({"birth_date": "1950-13-01"}, "unparseable date", "birth_date"),
     ({"birth_date": "01/02/1950"}, "unparseable date", "birth_date"),
     ({"death_date": "soon"}, "unparseable date", "death_date"),

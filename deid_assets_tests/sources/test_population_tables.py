@@ -12,6 +12,7 @@ import pytest
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.rules.population_labels import table_labels
 from deid_assets.policy.sections.population import TableColumn
+from deid_assets.sources.files import UNSEEN
 from deid_assets.sources.population_tables import TableLayout, read_population_table
 from deid_assets.store.tables import Table
 from deid_assets_tests.policy.policy_texts import example_policy
@@ -123,7 +124,7 @@ def test_a_person_without_a_name_is_unusable(read):
 def test_two_persons_whose_identifiers_look_alike_are_not_counted_as_two(read):
     layout = TableLayout({"sex": "SEX"}, person="WHO")
     _, report = read("WHO,SEX\na,F\na\t,F\n", layout, {"sex": 0}, at_most=0.5)
-    assert dict(report.unusable) == {("WHO", "identifier with a character that is not seen, such as a tab"): 1}
+    assert dict(report.unusable) == {("WHO", UNSEEN): 1}
 
 
 def test_values_wider_than_the_release_are_no_fault_but_left_out_and_told(read):

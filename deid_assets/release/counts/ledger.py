@@ -28,6 +28,7 @@ from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.published_files import PublishedFile, chance_together, disclosed_together, related
 from deid_assets.methods.counts.published_tables import names_of
+from deid_assets.methods.counts.spelling import require_one_spelling
 from deid_assets.methods.counts.tables import CellName, Sum
 from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
 from deid_assets.release import cumulative
@@ -175,6 +176,7 @@ class CountLedger:
             after = _charged(state.budget, draft.plan, file.sums)
             if any({name: record[name] for name in new} == new for record in state.records):
                 return Entered(False, len(state.records), after.spent, after.total)
+            _require_one_spelling(file, state.files)
             _require_hidden(replace(draft, says=file), related(file, state.files), after, watch)
             self._write([*state.records, new | self.charge(draft, state.budget, after)])
             return Entered(True, len(state.records) + 1, after.spent, after.total)
@@ -252,6 +254,13 @@ def _charged(budget: Budget, plan: Sequence[NoisyCell], sums: Sequence[Sum]) -> 
         return budget.charged(plan, sums)
     except CountsError as error:
         raise RefusedByLedgerError(f"refused by the ledger: {error} (--lockout, --rho)") from None
+
+
+def _require_one_spelling(file: PublishedFile, others: Sequence[PublishedFile]) -> None:
+    try:
+        require_one_spelling(file.cells, {name for one in others for name in one.cells}, "earlier files of the ledger")
+    except CountsError as error:
+        raise RefusedByLedgerError(str(error)) from None
 
 
 def _require_hidden(draft: Draft, others: Sequence[PublishedFile], budget: Budget, watch: Watch | None) -> None:
