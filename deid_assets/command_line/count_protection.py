@@ -29,7 +29,7 @@ from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.published_files import PublishedFile, chance_together, disclosed_together, related
 from deid_assets.methods.counts.relations import forgotten_sums, unsummed
 from deid_assets.methods.counts.spelling import require_one_spelling
-from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts
+from deid_assets.methods.counts.tables import HIDDEN, CellName, CountTables, PublishedCounts
 from deid_assets.release.counts.ledger import FILE, CountLedger, Draft, HomeLedger, Limits
 from deid_assets.release.keys import Secret, given_secret
 from deid_assets.store.digests import canonical_json
@@ -265,12 +265,16 @@ class Published:
         Of masks; None for noise.
     plan
         The noisy cells; empty for masks.
+    with_totals
+        The file of true counts with all totals that it does not have, where these are known; readers add them up, and other
+        files may have them.
     """
 
     true: CountFile
     content: bytes
     rule: SmallCounts | None
     plan: tuple[NoisyCell, ...] = ()
+    with_totals: CountFile | None = None
 
 
 def enter_in_ledger(ledger: CountLedger | None, published: Published, secret: Secret, seconds: float) -> str:
@@ -290,6 +294,10 @@ def enter_in_ledger(ledger: CountLedger | None, published: Published, secret: Se
 
     true = published.true
     read = read_counts(true.path, marks=True, negative=True, content=published.content)
+    # Without cells that were dropped, their totals are none that readers could add up.
+    if published.with_totals is not None and len(read.cells) == len(true.cells):
+        true = published.with_totals
+        read = _with_hidden_totals(read, true)
     draws = {cell.name: cell.draw for cell in published.plan}
     says = replace(file_of(read, published.rule), draws=())
     says = replace(says, draws=tuple(draws[name] if 0 < sd < inf else "" for name, sd in zip(says.cells, says.sd, strict=True)))
@@ -299,6 +307,20 @@ def enter_in_ledger(ledger: CountLedger | None, published: Published, secret: Se
     which = "the new ledger" if entered.is_new and entered.files == 1 else "the ledger"
     cost = f"; its noise has cost {entered.spent:.4g} of {entered.total:g} zCDP" if published.plan else ""
     return f"{what} {which} {ledger.path}{cost}"
+
+
+def _with_hidden_totals(read: CountFile, true: CountFile) -> CountFile:
+    """A published file with the cells of true counts that it does not have, hidden, and their sums."""
+    known = set(read.cells)
+    new = [(name, person) for name, person in zip(true.cells, true.contribution, strict=True) if name not in known]
+    return replace(
+        read,
+        cells=(*read.cells, *(name for name, _ in new)),
+        shown=(*read.shown, *[HIDDEN] * len(new)),
+        contribution=(*read.contribution, *(person for _, person in new)),
+        sd=None if read.sd is None else (*read.sd, *[inf] * len(new)),
+        sums=(*read.sums, *(one for one in true.sums if not known.issuperset((one.total, *one.parts)))),
+    )
 
 
 def file_of(read: CountFile, rule: SmallCounts | None) -> PublishedFile:

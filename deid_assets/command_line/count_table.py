@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def protect_tables(declared: Mapping[str, Any], how: Protection, where: TableFil
         )
     # What is said of ledger and reader is for who keeps the true counts, and is not among the contents.
     contents = _contents(tables, stated, done, found, (small, hidden))
-    found |= recorded(done.published, protecting)
+    found |= recorded(replace(done.published, with_totals=_with_all_totals(tables, persons[0])), protecting)
     if not found["refused"]:
         demographics_document.write_folder(where.out, contents)
         found["reader"] = dict(done.reader)
@@ -107,6 +108,17 @@ def _shown_once(tables: Sequence[ReadTable], stated: StatedCells) -> list[int | 
                 "something else, another name"
             )
     return [found.get(name, HIDDEN) for name in stated.names]
+
+
+def _with_all_totals(tables: Sequence[ReadTable], person: int) -> CountFile:
+    """The true counts of all cells that the dimensions of the tables have, shown or not."""
+    stated = stated_cells([table.cross for table in tables], with_all_totals=True)
+    counts: dict[CellName, int | str] = {}
+    for table in tables:
+        own = totals_of(table.cross.dimensions, dict(zip(table.cross.keys, map(int, table.shown), strict=True)))
+        counts |= {table.cross.name(key): count for key, count in own.items()}
+    shown = tuple(counts[name] for name in stated.names)
+    return CountFile(Path("tables"), stated.names, shown, (person,) * len(shown), None, stated.sums)
 
 
 def _audited(file: CountFile, how: Protection, no_sums: bool) -> dict[str, Any]:

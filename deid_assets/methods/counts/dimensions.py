@@ -257,12 +257,17 @@ class StatedCells:
     sums: tuple[Sum, ...]
 
 
-def stated_cells(tables: Sequence[CrossTable]) -> StatedCells:
+def stated_cells(tables: Sequence[CrossTable], with_all_totals: bool = False) -> StatedCells:
     """Return the cells of tables, and all sums between them.
 
     Every cell that is not of single codes alone is split along each of its dimensions into the nearest cells that are shown.
     Thus it equals the sum of its single cells, and nothing else holds: single cells are free. Totals that no table shows are
     left out, unless two tables could compute them of different cells: then the two sums are equal, and the total connects them.
+
+    Parameters
+    ----------
+    with_all_totals
+        Whether all of these totals are there: a table that is not at hand may have them, too.
 
     Examples
     --------
@@ -285,10 +290,10 @@ def stated_cells(tables: Sequence[CrossTable]) -> StatedCells:
         if len(keys) < np.prod([len(one.parents) + 1 for one in tables[i].dimensions]):
             raise CountsError("two cells have the same name; rename the dimensions or codes")
         for name in keys:
-            if name in places or not any(name in others for others in keys_of[i + 1 :]):
+            if name in places or not (with_all_totals or any(name in others for others in keys_of[i + 1 :])):
                 continue
             singles = {tables[j].single_names(others[name]) for j, others in enumerate(keys_of) if name in others}
-            if len(singles) > 1:
+            if with_all_totals or len(singles) > 1:
                 places[name] = (i, keys[name])
     found: dict[tuple[CellName, frozenset[CellName]], Sum] = {}
     for table, keys in zip(tables, keys_of, strict=True):

@@ -86,6 +86,12 @@ class Draft:
     true_counts: Mapping[CellName, int]
     plan: tuple[NoisyCell, ...] = ()
 
+    @property
+    def noisy_sums(self) -> tuple[Sum, ...]:
+        """The sums of noisy cells alone: noise of a total that is not published costs nothing."""
+        noisy = {cell.name for cell in self.plan}
+        return tuple(one for one in self.says.sums if noisy.issuperset((one.total, *one.parts)))
+
 
 @dataclass(frozen=True)
 class Entered:
@@ -173,7 +179,7 @@ class CountLedger:
         new = _record_of(file)
         with self.deciding():
             state = self.read()
-            after = _charged(state.budget, draft.plan, file.sums)
+            after = _charged(state.budget, draft.plan, draft.noisy_sums)
             if any({name: record[name] for name in new} == new for record in state.records):
                 return Entered(False, len(state.records), after.spent, after.total)
             _require_one_spelling(file, state.files)
@@ -383,7 +389,7 @@ class HomeLedger(CountLedger):
         """Add the cost to the registry, and nothing to the record; the caller holds the lock."""
         if draft.plan:
             chain = self.releases.registry.chain()
-            publication = NoisyPublication(self._section(chain), draft.plan, draft.says.sums)
+            publication = NoisyPublication(self._section(chain), draft.plan, draft.noisy_sums)
             line = publication.charge(chain, clock.now(chain.last_time))
             if line is not None:
                 self.releases.append(line.signed(self.releases.key))
