@@ -40,6 +40,7 @@ from deid_assets.methods.releases.linked_records import (
     shown_otherwise,
     shown_people,
     singled_out_together,
+    with_the_row_of_a_missing_one,
 )
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -328,11 +329,15 @@ def _beside(hiding: Hiding, name: str, people: ShownPeople, other: ShownPeople) 
         alone = int(in_small_joint_class(people, [other], k, among).sum())
     if not other.same_rows:
         return Linked(name, alone, both=both)
+    joined = people
+    if hiding.in_population:
+        # Whoever compares both tables sees rows alone. The same rows under new identifiers hide nobody who is new.
+        joined = replace(people, released=people.released & ~with_the_row_of_a_missing_one(people, other))
     missed = int(missed_standing_out(other, people, k, among).sum())
     return Linked(
         name,
         alone,
-        int(added_standing_out(people, other, k, among).sum()),
+        int(added_standing_out(joined, other, k, among).sum()),
         int(changed_standing_out(people, other, k, among).sum()),
         missed,
         missed / max(int(other.released.sum()), 1),

@@ -27,7 +27,9 @@ from deid_assets.assessments.record_cross_release_risk import (
     linked_measurements,
     linked_refusals,
 )
+from deid_assets.methods.releases.linked_records import ShownPeople
 from deid_assets.policy.loading import policy_from
+from deid_assets.policy.sections.releases import Hiding
 from deid_assets.store.tables import connect
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.test_cohort_release import SAFE_HARBOR
@@ -140,6 +142,44 @@ class TestEarlierReleases:
         earlier = [release("a/0001", [2, 3, 4]), release("a/0002", [9]), release("a/0003")]
         assert cross._in_common(earlier, OWN)["people in common"].tolist() == ["2", "0", "unknown"]
         assert cross._in_common(earlier, None)["people in common"].tolist() == ["unknown"] * 3
+
+
+class TestRowsUnderOtherIdentifiers:
+    """Ten people of a cohort are spelled otherwise, and one is new: both tables differ by the row of this one."""
+
+    hiding = Hiding(k=11, among_released=True, in_population=True, at_most=0.05)
+
+    def shown(self, first, rows):
+        tags = np.arange(len(rows), dtype=np.uint64) + np.uint64(first)
+        values = {"likes": np.array([likes for _, likes in rows])}
+        return ShownPeople(tags, np.array([of_class for of_class, _ in rows]), np.ones(len(rows), dtype=bool), values)
+
+    def together(self, one, other):
+        values = {"likes": np.concatenate([one.values["likes"], other.values["likes"]])}
+        parts = (
+            np.concatenate(pair) for pair in zip(*((own.tags, own.classes, own.released) for own in (one, other)), strict=True)
+        )
+        return ShownPeople(*parts, values)
+
+    def added(self, own, earlier, hiding=None):
+        return cross._beside(hiding or self.hiding, "c/0001", own, earlier).added
+
+    @pytest.mark.parametrize(("new", "stand_out"), [(0, 0), (1, 1), (10, 10), (11, 0)])
+    def test_hide_nobody_who_is_new(self, new, stand_out):
+        rows = [(number % 7, number % 3) for number in range(300)]
+        joined = [(50 + number, 9) for number in range(new)]
+        earlier, staying = self.shown(0, rows), self.shown(0, rows[:-10])
+        own = self.together(staying, self.shown(1_000, [*rows[-10:], *joined]))
+        assert self.added(own, earlier) == stand_out
+        assert self.added(own, earlier, replace(self.hiding, in_population=False, k=1)) == 0, "of a flat table, classes decide"
+
+    @pytest.mark.parametrize(("alike", "stand_out"), [(0, 0), (1, 10), (11, 0)])
+    def test_only_if_all_that_both_show_is_the_same(self, alike, stand_out):
+        """Eleven have left, and as many are new, some with the rows of those."""
+        rows = [(number % 7, number % 3) for number in range(300)]
+        others = [(of_class, likes if number < alike else 9) for number, (of_class, likes) in enumerate(rows[-11:])]
+        own = self.together(self.shown(0, rows[:-11]), self.shown(1_000, others))
+        assert self.added(own, self.shown(0, rows)) == stand_out
 
 
 def measured(*found, earlier=None):

@@ -480,12 +480,27 @@ def test_a_second_release_that_shows_the_same_or_is_of_another_delivery_is_publi
     ("later", "check"),
     [
         (lambda rows: [*rows, people(1, seed=3)[0] | {"person": "a later patient"}], "new_people"),
+        (
+            lambda rows: [
+                *(one | {"person": f"0{one['person']}"} for one in rows[:10]),
+                *rows[10:],
+                people(1, seed=3)[0] | {"person": "a later patient"},
+            ],
+            "new_people",
+        ),
         (lambda rows: [rows[0] | {"likes": "water"}, *rows[1:]], "changed_values"),
         (lambda rows: [rows[0] | {"state": "ME" if rows[0]["state"] == "WA" else "WA"}, *rows[1:]], "changed_values"),
         (lambda rows: [one | {"state": "ME"} for one in rows], "linked_classes"),
         (lambda rows: [one | {"person": f"0{one['person']}"} for one in rows], "record_releases_not_compared"),
     ],
-    ids=["one more person", "an attribute of one person", "a state of one person", "states of many", "other identifiers"],
+    ids=[
+        "one more person",
+        "one more person and ten other identifiers",
+        "an attribute of one person",
+        "a state of one person",
+        "states of many",
+        "other identifiers",
+    ],
 )
 def test_a_difference_of_two_tables_that_would_be_one_persons_row_is_refused(released, tmp_path, later, check):
     with copy_of(released.home.root, tmp_path / "deid", "cohort") as pipeline:

@@ -254,6 +254,41 @@ def added_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_rel
     return own.released & ~there & (np.where(delivered, lacking, new) < k)
 
 
+def with_the_row_of_a_missing_one(own: ShownPeople, earlier: ShownPeople) -> np.ndarray:
+    """Return (n,) bool: who is new, and has the row of somebody who is missing now, of whom there is one for each.
+
+    Both files differ no more than if they were the same people, and they may be, under an identifier that is spelled otherwise.
+    A row is the class and all attributes that both releases have.
+
+    Examples
+    --------
+    Two people are missing and three are new, two of them with the row of one who is missing:
+
+    >>> everybody, rows = np.ones(3, dtype=bool), ([0, 0, 1], [0, 1, 1])
+    >>> earlier, own = (ShownPeople(np.arange(3, dtype=np.uint64) + n, np.array(rows[n // 2]), everybody) for n in (0, 2))
+    >>> with_the_row_of_a_missing_one(own, earlier).tolist()
+    [False, False, False]
+    >>> own = replace(own, tags=own.tags + np.uint64(7))
+    >>> with_the_row_of_a_missing_one(own, earlier).tolist()
+    [True, True, False]
+    """
+    new = own.released & ~np.isin(own.tags, earlier.tags[earlier.released])
+    missing = earlier.released & ~np.isin(earlier.tags, own.tags[own.released])
+    names = sorted(own.values.keys() & earlier.values.keys())
+    rows = [
+        np.stack([people.classes[which], *(people.values[name][which] for name in names)], axis=1)
+        for people, which in ((own, new), (earlier, missing))
+    ]
+    _, numbers = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
+    of_new, of_missing = np.split(numbers.ravel(), [len(rows[0])])
+    order = np.argsort(of_new, kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order)) - np.searchsorted(of_new[order], of_new[order])
+    found = np.zeros(len(own.tags), dtype=bool)
+    found[new] = place < np.bincount(of_missing, minlength=int(numbers.max(initial=-1)) + 1)[of_new]
+    return found
+
+
 def missed_standing_out(earlier: ShownPeople, own: ShownPeople, k: int, among_released: bool) -> np.ndarray:
     """Return (n,) bool: who of the earlier release is missing now, and stands out because fewer than k of their class are.
 
