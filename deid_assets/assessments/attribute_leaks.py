@@ -491,22 +491,31 @@ def _tables(candidate: Candidate, expressions: Mapping[str, str]) -> list[TableO
     policy, listed, held = candidate.policy, candidate.policy.quasi_identifiers, candidate.tables["held"]
     members, claims = ([qi.column for qi in part] for part in (listed.members, listed.claims))
     table_of = {EVENT_TABLE: f"c.{EVENT_TABLE}"} if policy.has_other_events else {}
-    rows = held.query(released_with_codes(candidate.recoding, held, members, claims, {**expressions, **table_of}))
+    # One column after the other is read of them: all together would take much memory.
+    rows = candidate.write(
+        "released_with_codes", released_with_codes(candidate.recoding, held, members, claims, {**expressions, **table_of})
+    )
     found = []
     for table in policy.event_tables:
-        own = rows[rows[EVENT_TABLE] == table] if policy.has_other_events else rows
-        columns = {name: column_of(own[name]) for name in policy.columns_of_file(table, list(expressions))}
+        own = rows_of(rows, table)
+        names = policy.columns_of_file(table, list(expressions))
+        columns = {name: column_of(own.query(f"SELECT {quoted(name)} FROM {own.sql}")[name]) for name in names}
         found.append(TableOfEvents(columns, _withheld_of_claims(candidate, own)))
     return found
 
 
-def _withheld_of_claims(candidate: Candidate, claims: pd.DataFrame) -> Iterator[tuple[np.ndarray, tuple[Withheld, ...]]]:
+def _withheld_of_claims(candidate: Candidate, claims: Table) -> Iterator[tuple[np.ndarray, tuple[Withheld, ...]]]:
     """For each quasi-identifier, the claims that have a value of it, and all labels finer than the released one."""
-    policy, levels = candidate.policy, candidate.levels
-    domains, person = candidate.tables["value_domains"].frame(), claims["member_number"].to_numpy(np.int64)
+    policy, levels, domains = candidate.policy, candidate.levels, candidate.tables["value_domains"].frame()
+
+    def column(value: str) -> np.ndarray:
+        return claims.arrays(f"SELECT {value}::INTEGER AS value FROM {claims.sql}")["value"]
+
+    person = column("member_number")
     for number, qi in enumerate(policy.quasi_identifiers.all):
-        known = claims[f"q{number}"].notna().to_numpy()
-        codes = claims.loc[known, f"q{number}"].to_numpy(np.int64)
+        codes = column(f"coalesce(q{number}, -1)")
+        known = codes >= 0
+        codes = codes[known]
         by_level = [codes, *(level[codes] for level in _levels(domains, qi.column))]
         names = ["as delivered", *policy.hierarchy_of(qi.column).level_names]
         if len(codes):

@@ -97,7 +97,7 @@ def column_of(values: pd.Series, k: int = 1) -> EncodedColumn:
     """Encode a column's values; fewer than k records make a value rare, see `blank_values`."""
     codes, distinct = pd.factorize(values, use_na_sentinel=False)
     blanks = blank_values(distinct.tolist(), np.bincount(codes, minlength=len(distinct)), k)
-    return EncodedColumn(codes.astype(np.int64), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
+    return EncodedColumn(codes.astype(np.int32), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
 
 
 @dataclass(frozen=True, eq=False)
