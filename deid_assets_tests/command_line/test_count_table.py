@@ -291,6 +291,22 @@ def test_a_table_that_spells_a_dimension_or_code_otherwise_is_refused(here, old,
     assert not (here / "out").exists()
 
 
+def test_two_lists_of_the_same_people_have_one_total_though_neither_shows_it(here):
+    """296 women, and 4 men who are masked: with the other list, whose counts add up to 300, anybody could compute them."""
+    (here / "a").mkdir()
+    (here / "tidy.csv").write_text("age,n\nyoung,100\nold,200\n")
+    (here / "a/tidy.csv").write_text("sex,n\nF,296\nM,4\n")
+    options = "--count", "n", "--ledger", "kept"
+    assert table("a/tidy.csv", *options[:2], out="alone").exit_code == 0
+    assert table("tidy.csv", *options, out="first").exit_code == 0
+    kept = (here / "kept/count_ledger.json").read_bytes()
+    done = table("a/tidy.csv", *options)
+    assert done.exit_code == 2 and "1 small count would be given away" in done.output, done.output
+    assert not (here / "out").exists() and (here / "kept/count_ledger.json").read_bytes() == kept
+    assert table("tidy.csv", *options, out="again").exit_code == 0, "the first list is published as before"
+    assert (here / "kept/count_ledger.json").read_bytes() == kept
+
+
 @pytest.mark.parametrize("other", ["1\t", "\u200b1", "e\u0301"])
 def test_a_person_who_is_written_in_two_ways_is_not_counted_twice(here, other):
     people = "".join(f"{i},F\n" for i in range(40)) + "\u00e9,M\n" + "".join(f"{i},M\n" for i in range(50, 60))
