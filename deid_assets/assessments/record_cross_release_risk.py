@@ -662,7 +662,7 @@ RECORD_CROSS_RELEASE_RISK: Assessment[FlatPolicy] = Assessment(
 PEOPLE_CROSS_RELEASE_RISK: Assessment[CohortPolicy] = Assessment(
     NAME,
     adversary=_ADVERSARY,
-    version="4",
+    version="5",
     policy_sections=("releases", "source", "columns", "demographics", "attributes"),
     inputs=("cohort_people", "population_cells", "release_people"),
     measure=assess_cohort,
