@@ -650,7 +650,7 @@ _ADVERSARY = Adversary(
 RECORD_CROSS_RELEASE_RISK: Assessment[FlatPolicy] = Assessment(
     NAME,
     adversary=_ADVERSARY,
-    version="4",
+    version="5",
     policy_sections=("releases", "risk", "source", "population", "quasi_identifiers", "hierarchies", "attributes"),
     inputs=("records", "record_domains", "record_generalization", "suppressed_records", "release_records"),
     measure=assess_records,
