@@ -1,6 +1,7 @@
 """The kept rows of a release as a file: what later releases are compared with, in the restricted store (methods#meet)."""
 
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +23,7 @@ def parquet_of(kept: Table) -> bytes:
 
 def parquet_of_sorted(kept: pa.RecordBatchReader) -> bytes:
     """Kept rows that come in their order, as Parquet; a group of rows for each batch."""
-    file = pa.BufferOutputStream()
+    file = BytesIO()  # of its bytes, no copy is made
     # Without the schema of Arrow, every reader finds text, not dictionaries.
     with (
         pq.ParquetWriter(file, kept.schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False) as writer,
@@ -34,4 +35,4 @@ def parquet_of_sorted(kept: pa.RecordBatchReader) -> bytes:
             written.result()
             written = aside.submit(writer.write_batch, batch)
         written.result()
-    return file.getvalue().to_pybytes()
+    return file.getvalue()
