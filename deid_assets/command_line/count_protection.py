@@ -28,7 +28,7 @@ from deid_assets.methods.counts.noise import Claims, Mechanism, NoiseRule, Zeros
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.published_files import PublishedFile, chance_together, disclosed_together, related
 from deid_assets.methods.counts.relations import forgotten_sums, unsummed
-from deid_assets.methods.counts.spelling import require_one_spelling
+from deid_assets.methods.counts.spelling import require_one_spelling, require_one_spelling_in
 from deid_assets.methods.counts.tables import HIDDEN, CellName, CountTables, PublishedCounts
 from deid_assets.release.counts.ledger import FILE, CountLedger, Draft, HomeLedger, Limits
 from deid_assets.release.keys import Secret, given_secret
@@ -40,8 +40,7 @@ def audited(files: Sequence[Path], sums: StatedSums, how: Auditing, output: Path
     """Audit files together, and write what can be computed of every cell, if a file is named; what came of it."""
     read = [read_counts(file, sums.sums_file if i == 0 else None, marks=True, negative=True) for i, file in enumerate(files)]
     require_sums(read, sums.no_sums)
-    for i, file in enumerate(read[1:], 1):
-        require_one_spelling(file.cells, {name for one in read[:i] for name in one.cells}, "the files before")
+    require_one_spelling_in((file.path, file.cells) for file in read)
     is_noisy = [how.sd is not None or any(width > 0 for width in file.sd or ()) for file in read]
     if any(is_noisy) and not all(is_noisy):
         raise CountsError("some of these files have noise and some do not: audit them on their own, or give --sd")

@@ -19,7 +19,7 @@ from deid_assets.command_line.options import require_new
 from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.dimensions import Key, StatedCells, stated_cells, totals_of, whole_groups
-from deid_assets.methods.counts.spelling import require_one_spelling
+from deid_assets.methods.counts.spelling import require_one_spelling_in
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName
 from deid_assets.reports.count_reports import ProtectedTable, render_table
 
@@ -48,15 +48,16 @@ def protect_tables(declared: Mapping[str, Any], how: Protection, where: TableFil
         declaration.name or files[0].stem,
     )
     tables = [read_table(path, declaration.layout(path), reading, where.add_totals) for path in files]
-    _require_one_spelling(tables)
+    if len(tables) > 1:  # no sum would connect a table in which a dimension or code is spelled otherwise
+        require_one_spelling_in((one.grid.path, map(one.cross.name, one.cross.all_keys())) for one in tables)
     stated = stated_cells([table.cross for table in tables])
     shown = _shown_once(tables, stated)
-    persons = (declaration.contribution or 1,) * len(shown)
+    person = declaration.contribution or 1
     if where.out is None:
-        marks = tuple(one if is_shown else HIDDEN for one, is_shown in zip(shown, stated.is_shown, strict=True))
-        return _audited(CountFile(Path("tables"), stated.names, marks, persons, None, stated.sums), how, where.no_sums)
+        marks = [one if is_shown else HIDDEN for one, is_shown in zip(shown, stated.is_shown, strict=True)]
+        return _audited(_file_of(stated, marks, person), how, where.no_sums)
     protecting = Protecting.of(how)
-    done = protected(CountFile(Path("tables"), stated.names, tuple(shown), persons, None, stated.sums), protecting)
+    done = protected(_file_of(stated, shown, person), protecting)
     found = _told(tables, stated, done, how)
     if found["refused"] or done.published is None:
         return found
@@ -66,23 +67,15 @@ def protect_tables(declared: Mapping[str, Any], how: Protection, where: TableFil
         )
     # What is said of ledger and reader is for who keeps the true counts, and is not among the contents.
     contents = _contents(tables, stated, done, found, (small, hidden))
-    found |= recorded(replace(done.published, with_totals=_with_all_totals(tables, persons[0])), protecting)
+    published = done.published
+    if protecting.ledger is not None:  # readers may find a total that these tables do not show in another file of the ledger
+        every = stated_cells([table.cross for table in tables], with_all_totals=True)
+        published = replace(published, with_totals=_file_of(every, _shown_once(tables, every), person))
+    found |= recorded(published, protecting)
     if not found["refused"]:
         demographics_document.write_folder(where.out, contents)
         found["reader"] = dict(done.reader)
     return found
-
-
-def _require_one_spelling(tables: Sequence[ReadTable]) -> None:
-    """Refuse tables in which a dimension or code of another is spelled otherwise: no sum would connect them."""
-    before = set[CellName]()
-    for table in tables if len(tables) > 1 else ():
-        cells = set(map(table.cross.name, table.cross.all_keys()))
-        try:
-            require_one_spelling(cells, before, "the files before")
-        except CountsError as error:
-            raise CountsError(f"{table.grid.path}: {error}") from None
-        before |= cells
 
 
 def _shown_once(tables: Sequence[ReadTable], stated: StatedCells) -> list[int | str]:
@@ -110,15 +103,9 @@ def _shown_once(tables: Sequence[ReadTable], stated: StatedCells) -> list[int | 
     return [found.get(name, HIDDEN) for name in stated.names]
 
 
-def _with_all_totals(tables: Sequence[ReadTable], person: int) -> CountFile:
-    """The true counts of all cells that the dimensions of the tables have, shown or not."""
-    stated = stated_cells([table.cross for table in tables], with_all_totals=True)
-    counts: dict[CellName, int | str] = {}
-    for table in tables:
-        own = totals_of(table.cross.dimensions, dict(zip(table.cross.keys, map(int, table.shown), strict=True)))
-        counts |= {table.cross.name(key): count for key, count in own.items()}
-    shown = tuple(counts[name] for name in stated.names)
-    return CountFile(Path("tables"), stated.names, shown, (person,) * len(shown), None, stated.sums)
+def _file_of(stated: StatedCells, shown: Sequence[int | str], person: int) -> CountFile:
+    """The cells of all tables as one file; `person` is what one person adds to a count."""
+    return CountFile(Path("tables"), stated.names, tuple(shown), (person,) * len(shown), None, stated.sums)
 
 
 def _audited(file: CountFile, how: Protection, no_sums: bool) -> dict[str, Any]:

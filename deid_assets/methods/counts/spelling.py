@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
+from pathlib import Path
 
 from deid_assets.errors import CountsError, how_many
 from deid_assets.methods.counts.tables import CellName
@@ -43,6 +44,29 @@ def require_one_spelling(cells: Collection[CellName], others: Collection[CellNam
             "they differ only in case, blanks, quotes, dashes, leading zeros, the encoding of a letter or the order of parts. "
             "Write names, columns and codes of the same people alike, and give cells of other people names that differ by more"
         )
+
+
+def require_one_spelling_in(files: Iterable[tuple[Path, Iterable[CellName]]]) -> None:
+    """Refuse files with cells that files before them have under another spelling only.
+
+    Parameters
+    ----------
+    files
+        The path and the cells of each.
+
+    Raises
+    ------
+    CountsError
+        If there is such a file. The message names the first.
+    """
+    before = set[CellName]()
+    for path, own in files:
+        cells = set(own)
+        try:
+            require_one_spelling(cells, before, "the files before")
+        except CountsError as error:
+            raise CountsError(f"{path}: {error}") from None
+        before |= cells
 
 
 def _plain_name(name: CellName) -> tuple[str, ...]:
