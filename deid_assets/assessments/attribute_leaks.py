@@ -471,8 +471,7 @@ def told_in_tables(tables: Sequence[TableOfEvents], k: int) -> tuple[dict[str, t
         By column the greatest fall and the greatest share of certain knowledge, over all tables that have it and all
         quasi-identifiers; and the sets of columns of a table that tell more together.
     """
-    nothing = Told(), Told()
-    told = {name: nothing for table in tables for name in table.columns}
+    told = dict.fromkeys((name for table in tables for name in table.columns), (Told(), Told()))
     together: list[Together] = []
     for table in tables:
         for known, labels in table.withheld:

@@ -404,14 +404,13 @@ class _Visits:
         cuts = np.unique(np.append(np.searchsorted(self.first, np.arange(0, self.first[-1], _PART)), len(self.person)))
         for start, end in pairwise(cuts):
             of_visits = self.first[start : end + 1]
-            claims = np.arange(of_visits[0], of_visits[-1])
+            claims = slice(of_visits[0], of_visits[-1])
             visit = np.repeat(np.arange(start, end), np.diff(of_visits))
-            if table is not None:
-                own = self.claims[_own(table)][claims]
-                claims, visit = claims[own], visit[own]
-            if not len(claims):
-                continue
             key = (visit * size + code[claims]) * 2 + held[claims]
+            if table is not None:
+                key = key[self.claims[_own(table)][claims]]
+            if not len(key):
+                continue
             key.sort(kind="stable")  # visits are in order, which it makes use of
             each = np.flatnonzero(np.diff(key >> 1, prepend=-1))
             times_held = np.add.reduceat(key & 1, each)
