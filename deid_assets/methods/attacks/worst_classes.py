@@ -237,13 +237,15 @@ class RiskByClass:
 
 
 def _draws_of_classes(pilot: ClassShares, limit: float, confidence: float) -> np.ndarray:
-    """Return (C,) int64: draws with which a class passes whose share is at the upper end of the pilot's interval."""
+    """Return (C,) int64: draws with which a class passes whose share is at the upper end of the pilot's interval.
+
+    A class whose interval lies above the limit has the fewest: with any number of draws its bound is above the limit, too.
+    """
     each = confidence_of_each(confidence, len(pilot.draws))
-    upper = [
-        wilson_interval(flagged, draws, POWER)[1]
-        for flagged, draws in zip(pilot.flagged.tolist(), pilot.draws.tolist(), strict=True)
-    ]
-    return np.array([int(np.clip(draws_for_power(share, limit, each, POWER), FEWEST_DRAWS, MOST_DRAWS)) for share in upper])
+    counts = zip(pilot.flagged.tolist(), pilot.draws.tolist(), strict=True)
+    intervals = [wilson_interval(flagged, draws, POWER) for flagged, draws in counts]
+    needed = [0.0 if low > limit else draws_for_power(high, limit, each, POWER) for low, high in intervals]
+    return np.clip(needed, FEWEST_DRAWS, MOST_DRAWS).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -227,12 +227,11 @@ class TestJudgement:
         assert [key for _, key in self.asked(share)] == [KEY, OTHER_KEY]
 
     def test_has_as_many_draws_as_the_pilot_asks_for(self):
-        looks = [[draws[0] for draws, _ in self.asked(share)] for share in (0.001, 0.035, 0.2)]
+        looks = [[draws[0] for draws, _ in self.asked(share)] for share in (0.001, 0.035, 0.051, 0.2)]
         pilots, judged = zip(*looks, strict=True)
-        assert pilots == (worst_classes.PILOT_DRAWS,) * 3
-        assert judged[0] == worst_classes.FEWEST_DRAWS < judged[1] < judged[2] == worst_classes.MOST_DRAWS, (
-            "one that is refused is judged all the same"
-        )
+        assert pilots == (worst_classes.PILOT_DRAWS,) * 4
+        assert judged[0] == worst_classes.FEWEST_DRAWS < judged[1] < judged[2] == worst_classes.MOST_DRAWS
+        assert judged[3] == worst_classes.FEWEST_DRAWS, "one that is clearly refused is judged all the same"
 
     def test_the_larger_reading_counts(self):
         computation, node, exact = exact_case(rich_case(3))
