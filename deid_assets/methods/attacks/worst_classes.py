@@ -221,7 +221,7 @@ class RiskByClass:
         """Draw about each class as often as a pilot does."""
         return self.measured(np.full(len(self.classes), PILOT_DRAWS), stream_key)
 
-    def judged(self, pilot_key: bytes, stream_key: bytes, limit: float, confidence: float) -> ClassShares:
+    def judged(self, pilot_key: bytes, stream_key: bytes, limit: float, confidence: float, room: float = 1) -> ClassShares:
         """Look once at each class, with as many draws as a pilot on another stream asks for.
 
         Parameters
@@ -232,11 +232,13 @@ class RiskByClass:
             Of the share of each class.
         confidence
             Of all bounds together.
+        room
+            Part of the limit that the caller lets no share exceed: a class above it needs no draws for its bound.
         """
-        return self.measured(_draws_of_classes(self.measured_once(pilot_key), limit, confidence), stream_key)
+        return self.measured(_draws_of_classes(self.measured_once(pilot_key), limit, confidence, room), stream_key)
 
 
-def _draws_of_classes(pilot: ClassShares, limit: float, confidence: float) -> np.ndarray:
+def _draws_of_classes(pilot: ClassShares, limit: float, confidence: float, room: float) -> np.ndarray:
     """Return (C,) int64: draws with which a class passes whose share is at the upper end of the pilot's interval.
 
     A class whose interval lies above the limit has the fewest: with any number of draws its bound is above the limit, too.
@@ -244,7 +246,8 @@ def _draws_of_classes(pilot: ClassShares, limit: float, confidence: float) -> np
     each = confidence_of_each(confidence, len(pilot.draws))
     counts = zip(pilot.flagged.tolist(), pilot.draws.tolist(), strict=True)
     intervals = [wilson_interval(flagged, draws, POWER) for flagged, draws in counts]
-    needed = [0.0 if low > limit else draws_for_power(high, limit, each, POWER) for low, high in intervals]
+    most = room * limit
+    needed = [0.0 if low > most else draws_for_power(min(high, most), limit, each, POWER) for low, high in intervals]
     return np.clip(needed, FEWEST_DRAWS, MOST_DRAWS).astype(np.int64)
 
 

@@ -288,8 +288,9 @@ class Judge:
         """The share of each class on fresh draws, and whether it is so high that the gate may refuse it."""
         literal = self.computation.with_power(literal_power(self.computation, node, self.adversary))
         pilot, confirmation = (self.keys(f"{what} of classes{which}") for what in ("pilot", "confirmation"))
-        found = RiskByClass(self.computation, literal, node).judged(pilot, confirmation, limit, self.demands.confidence)
-        return found, (found.bounds(self.demands.confidence) > limit) | (found.shares > CLASS_ROOM * limit)
+        confidence = self.demands.confidence
+        found = RiskByClass(self.computation, literal, node).judged(pilot, confirmation, limit, confidence, CLASS_ROOM)
+        return found, (found.bounds(confidence) > limit) | (found.shares > CLASS_ROOM * limit)
 
 
 def choose_generalization(

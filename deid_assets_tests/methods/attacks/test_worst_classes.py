@@ -208,7 +208,7 @@ class TestClasses:
 
 class TestJudgement:
     @staticmethod
-    def asked(share: float) -> list[tuple[list[int], bytes]]:
+    def asked(share: float, room: float = 1) -> list[tuple[list[int], bytes]]:
         """Draws and streams of each look, if the pilot finds this share in every class."""
         looks = []
 
@@ -219,7 +219,7 @@ class TestJudgement:
 
         data, dimensions = middling_case()
         computation = NodeComputation(data, dimensions, k=20)
-        Recorded(computation, computation, (1, 1)).judged(KEY, OTHER_KEY, 0.05, 0.99)
+        Recorded(computation, computation, (1, 1)).judged(KEY, OTHER_KEY, 0.05, 0.99, room)
         return looks
 
     @pytest.mark.parametrize("share", [0.0, 0.042, 0.05, 0.9])
@@ -232,6 +232,13 @@ class TestJudgement:
         assert pilots == (worst_classes.PILOT_DRAWS,) * 4
         assert judged[0] == worst_classes.FEWEST_DRAWS < judged[1] < judged[2] == worst_classes.MOST_DRAWS
         assert judged[3] == worst_classes.FEWEST_DRAWS, "one that is clearly refused is judged all the same"
+
+    def test_has_no_more_draws_than_the_largest_share_asks_for_that_is_not_refused_anyway(self):
+        at_room = self.asked(0.045, 0.9)[1][0][0]
+        classes = len(self.asked(0.045)[1][0])
+        needed = worst_classes.draws_for_power(0.045, 0.05, confidence_of_each(0.99, classes), worst_classes.POWER)
+        assert at_room == int(needed) < self.asked(0.045)[1][0][0] == worst_classes.MOST_DRAWS
+        assert self.asked(0.06, 0.9)[1][0][0] == worst_classes.FEWEST_DRAWS
 
     def test_the_larger_reading_counts(self):
         computation, node, exact = exact_case(rich_case(3))
