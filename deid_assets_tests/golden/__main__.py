@@ -6,11 +6,24 @@ Without cases, all of them: some take a minute, and the shipped policies at thei
 """
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from deid_assets_tests.golden.cases import CASES
 from deid_assets_tests.golden.digests import FOLDER, made, store, stored
+
+
+def differing(found: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
+    """Name what differs, such as `files/Claims.csv`, or the evidence of an asset."""
+    names = []
+    for part in sorted(found | kept):
+        both = found.get(part), kept.get(part)
+        if both[0] != both[1]:
+            inside = differing(*both) if all(isinstance(one, dict) for one in both) else []
+            names += [f"{part}/{name}" for name in inside] or [part]
+    return names
 
 
 def main() -> None:
@@ -34,8 +47,7 @@ def main() -> None:
             store(name, found)
             print(f"{name}: written", flush=True)
             continue
-        kept = stored(name)
-        parts = sorted(part for part in found | kept if found.get(part) != kept.get(part))
+        parts = differing(found, stored(name))
         print(f"{name}: {'differs in ' + ', '.join(parts) if parts else 'as before'}", flush=True)
         differ += parts
     raise SystemExit(1 if differ else 0)
