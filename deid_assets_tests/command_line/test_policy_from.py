@@ -182,10 +182,10 @@ def test_no_value_of_a_flat_table_is_printed_or_written(here, tmp_path):
     policy = load_policy(Path("ours.yaml"))
     assert policy.source.person == "person_id"
     assert {qi.column: policy.hierarchy_of(qi.release_as).level_names for qi in policy.quasi_identifiers} == {
-        "born": ("10 characters", "7 characters", "4 characters", "0 characters"),
+        "born": ("7 characters", "4 characters", "0 characters"),
         "age": ("value", "level 1", "level 2", "level 3", "level 4"),
         "kind": ("whole text", "0 characters"),
-        "zip": ("5 characters", "3 characters", "2 characters", "0 characters"),
+        "zip": ("3 characters", "2 characters", "0 characters"),
     }
     assert "full_name (identifies people)" in " ".join(text.replace("#", "").split())
 
@@ -202,6 +202,25 @@ def test_a_date_is_no_attribute_whatever_its_name(here, tmp_path):
     assert [one.column for one in policy.attributes] == ["paid_amount"]
     assert [one.column for one in policy.quasi_identifiers] == ["kind", "tested"]
     assert "not published: paid_date (dates that do not begin with the year" in printed
+
+
+def test_no_exact_date_or_zip_code_and_nothing_that_identifies_is_proposed_for_a_flat_table(here, tmp_path):
+    """However many people share it: 40 rows have each of these values."""
+    cells = {
+        "sex": "F", "visit": "2020-03-0{n}", "day": "2020030{n}", "zip": "0213{n}", "patient_name": "Ann{n}", "lname": "Lee{n}",
+        "postcode": "0213{n}", "copay": "12.3{n}", "remark": "see Dr. House{n}", "test_result": "call 555-123-456{n}",
+        "score": "s{n}",
+    }  # fmt: skip
+    rows = [",".join(cell.format(n=n % 5 + 1) for cell in cells.values()) for n in range(200)]
+    (tmp_path / "flat.csv").write_text("\n".join([",".join(cells), *rows]) + "\n")
+    printed, _ = proposed(tmp_path / "flat.csv")
+    policy = load_policy(Path("ours.yaml"))
+    lengths = {qi.column: policy.hierarchies[qi.hierarchy].lengths for qi in policy.quasi_identifiers}
+    assert lengths == {"visit": (7, 4, 0), "day": (6, 4, 0), "zip": (3, 2, 0)}
+    assert [one.column for one in policy.attributes] == ["score"]
+    for name in ("patient_name", "lname", "postcode", "remark", "test_result"):
+        assert f"{name} (identifies people)" in printed
+    assert "copay (decimal, 5 values)" in printed
 
 
 def test_a_duckdb_file_is_looked_at_by_table(synthetic, here, tmp_path):

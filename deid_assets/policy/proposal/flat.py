@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from deid_assets.errors import DeliveryError, how_many
+from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
 from deid_assets.policy.proposal.layouts import plain_name, signatures
 from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, DeliveredColumn, DeliveredTable, Look
 from deid_assets.policy.proposal.writing import Text, names
@@ -89,11 +90,17 @@ def _is_unknown(column: DeliveredColumn) -> bool:
 
 def _is_released(column: DeliveredColumn) -> bool:
     """Whether a column may be published: it names nobody, and has more than one value."""
-    named = re.search(signatures()["identifiers"], plain_name(column.name))
     # In a small table, ages and ZIP codes may all differ, and identify nobody once they are ranges.
     is_few = _is_zip(column) or (column.at_most is not None and column.at_most <= _AGES)
     is_unique = column.kind in ("text", "integer") and column.distinct > max(20, _OF_PEOPLE * column.filled) and not is_few
-    return not (named or is_unique or _is_person(column) or column.share(IDENTIFIERS) > 0 or column.distinct < 2)
+    return not (_identifies(column) or is_unique or _is_person(column) or column.distinct < 2)
+
+
+def _identifies(column: DeliveredColumn) -> bool:
+    """Whether its name or a value says that it identifies people; ZIP codes and dates are cut instead."""
+    named = re.search(signatures()["identifiers"], plain_name(column.name)) is not None
+    is_cut = _is_zip(column) or column.kind == "date"
+    return named or column.share(IDENTIFIERS) > 0 or (named_as_identifier(column.name) and not is_cut)
 
 
 def _is_zip(column: DeliveredColumn) -> bool:
@@ -103,18 +110,18 @@ def _is_zip(column: DeliveredColumn) -> bool:
 def _hierarchy(name: str, column: DeliveredColumn) -> tuple[dict[str, object], str, str | None] | None:
     """The hierarchy of a column, why it is proposed, and the content of its file; None: no shape gives one."""
     if _is_zip(column):
-        return _prefixes([5, 3, 2, 0]), "ZIP codes, cut to three and two digits", None
+        return _prefixes([3, 2, 0]), "ZIP codes, cut to three and two digits", None
     if column.kind == "date" and set(column.date_formats) <= {"%Y-%m-%d"}:
-        return _prefixes([10, 7, 4, 0]), "dates, cut to month and year", None
+        return _prefixes([7, 4, 0]), "dates, cut to month and year", None
     if column.kind == "date" and column.date_formats[0] == "%Y%m%d":
-        return _prefixes([8, 6, 4, 0]), "dates, cut to month and year", None
+        return _prefixes([6, 4, 0]), "dates, cut to month and year", None
     if column.kind == "integer" and column.at_most is not None and column.distinct > 2:
         widths = [width for width in _WIDTHS if width < column.at_most]
         file = f"{name}_hierarchy_{_field(column)}.csv"
         hierarchy: dict[str, object] = {"kind": "csv", "file": file}
         told = f"ranges of {', '.join(map(str, widths))}; " if widths else ""
         return hierarchy, f"whole numbers up to {column.at_most} at most; {told}then any (*)", _ranges(column.at_most, widths)
-    if column.kind != "date" and column.distinct <= _FEW:
+    if column.kind not in ("date", "decimal") and column.distinct <= _FEW:
         return (
             _prefixes([None, 0]),
             f"{how_many(column.distinct, 'value')}; then any (*). A file with groups of them keeps more",
@@ -137,7 +144,7 @@ def _ranges(at_most: int, widths: Sequence[int]) -> str:
 
 
 def _why_not(column: DeliveredColumn) -> str:
-    if re.search(signatures()["identifiers"], plain_name(column.name)) or column.share(IDENTIFIERS) > 0:
+    if _identifies(column):
         return "identifies people"
     if column.distinct < 2:
         return "one value"

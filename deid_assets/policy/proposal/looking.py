@@ -13,6 +13,7 @@ from typing import Literal
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.disclosure import identifier_patterns
 from deid_assets.reference.groups import known_codes, place_names
 from deid_assets.sources.csv_files import DAMAGED_ARCHIVE
 from deid_assets.sources.delivery import NAMES, SPELLINGS, spelled_system
@@ -72,10 +73,14 @@ _SYSTEMS = {
     SEX_WORDS: "upper(v) IN ('F', 'M', 'FEMALE', 'MALE')",
     SEX_DIGITS: "v IN ('1', '2')",
     CODING_SYSTEMS: f"{spelled_system('v')} IN {(*SPELLINGS['icd9cm'], *SPELLINGS['icd10cm'])}",
-    IDENTIFIERS: (
-        r"regexp_full_match(v, '[^@ ]+@[^@ ]+[.][^@ ]+|[0-9]{3}-[0-9]{2}-[0-9]{4}|[(]?[0-9]{3}[)]?[ -][0-9]{3}-[0-9]{4}')"
-    ),
 }
+_IDENTIFIER = " OR ".join(
+    [
+        *(f"regexp_matches(v, {literal(one)}, 'i')" for one in identifier_patterns.IDENTIFIERS.values()),
+        f"regexp_matches(v, {literal(identifier_patterns.TITLE)})",
+    ]
+)
+"""What the gate takes for a direct identifier in a text."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +373,8 @@ def _column(connection: duckdb.DuckDBPyConnection, view: str, column: str, name:
     kind: Kind = "date" if is_date or formats else "text"
     if kind == "text":
         kind = next((one for one in ("integer", "decimal") if shares[one] >= _NEARLY_ALL), "text")
-    systems = {system: shares[system] for system in _SYSTEMS if shares[system] > 0}
+    shares |= _shares(connection, {IDENTIFIERS: _IDENTIFIER} if kind == "text" else {})
+    systems = {system: shares[system] for system in (*_SYSTEMS, IDENTIFIERS) if shares.get(system, 0) > 0}
     if distinct <= 1_000 and kind in ("text", "integer"):
         systems[SPECIALTIES] = _known_specialties(connection)
     return DeliveredColumn(
