@@ -202,27 +202,27 @@ def released_records(
         own.append(held[-1])
         joins_held.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(released)}")
         joins_known.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(column)}")
-    day = f"{MISSING}"
+    day = "NULL"
     if released_date is not None:
         shown = f"c.{quoted(released_date)}"
-        shown = _since_1970(shown) if claims.columns()[released_date] == "DATE" else shown
-        day = f"coalesce({shown}, {MISSING})"
+        day = _since_1970(shown) if claims.columns()[released_date] == "DATE" else shown
     elif day_level is not None:
         # Labels have no order of their own; they are ordered by the days they represent.
         places = f"""(SELECT label, dense_rank() OVER (ORDER BY min(base_code)) - 1 AS place FROM {domains.sql}
             WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL GROUP BY label)"""
         joins_held.append(f"LEFT JOIN {places} AS d ON d.label = c.{quoted(claim_names[DAY])}")
-        day = f"coalesce(d.place, {MISSING})"
+        day = "d.place"
     year = f'coalesce(CAST(substr(c."Year", 2) AS SMALLINT) - 1, {MISSING})'
-    own_year, own_day = f"coalesce(o.year - 1, {MISSING})", f"coalesce(o.{DAY}, {MISSING})"
+    own_year = f"coalesce(o.year - 1, {MISSING})"
     cases = " ".join(f"WHEN {is_of(claims, table, 'c.')} THEN {number}" for number, table in enumerate(counted))
-    of_release = f"""SELECT p.position, {year} AS year, {day}::SMALLINT AS day,
+    of_release = f"""SELECT p.position, {year} AS year, {day}::INTEGER AS day,
         {", ".join(held)}, (CASE {cases} ELSE {MISSING} END)::TINYINT AS number
         FROM {claims.sql} AS c JOIN {positions(profiles)} AS p USING ("MemberID")
-        {" ".join(joins_held)} ORDER BY ALL"""
-    of_members = f"""SELECT p.position, {own_year}::SMALLINT AS year, {own_day}::SMALLINT AS day,
+        {" ".join(joins_held)} ORDER BY ALL NULLS FIRST"""
+    of_members = f"""SELECT p.position, {own_year}::SMALLINT AS year, o.{DAY}::INTEGER AS day,
         {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, tables.crosswalk)} AS p USING (member_id)
-        JOIN {original.sql} AS o ON o.claim_id = c.claim_id {" ".join(joins_known)} ORDER BY ALL"""
+        JOIN {original.sql} AS o ON o.claim_id = c.claim_id {" ".join(joins_known)}
+        ORDER BY ALL NULLS FIRST"""
     return EvaluationRecords(
         np.stack([codes for codes, _ in coded], axis=1) if coded else np.zeros((members, 0), dtype=np.int32),
         tuple(domain.sizes[0] for _, domain in coded),
@@ -255,11 +255,14 @@ def _since_1970(date: str) -> str:
 def _records(table: Table, sql: str, members: int, histories: int, days_across_years: bool) -> ClaimRecords:
     arrays = table.arrays(sql)  # what is known of members is not counted: the files show how many rows there are
     counts = np.bincount(np.asarray(arrays["position"]), minlength=members)
+    day = np.ma.asarray(arrays["day"])
+    if days_across_years and day.count():
+        day = day - day.min()  # they may be before 1970, or far after it
     return ClaimRecords(
         np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]),
         np.stack([np.asarray(arrays[f"c{number}"]) for number in range(histories)]),
         np.asarray(arrays["year"]),
-        np.asarray(arrays["day"]),
+        day.filled(MISSING),
         days_across_years,
         np.asarray(arrays["number"]) if "number" in arrays else None,
     )

@@ -74,19 +74,21 @@ def test_released_days_are_ordered_as_the_days_that_they_stand_for(store):
     assert sorted(records.known.day.tolist()) == [MISSING, 2, 3, 10]
 
 
-@pytest.mark.parametrize("shown", ["DATE '2010-01-01' + d", "d"])
-def test_released_dates_tell_the_order_where_days_of_the_year_are_not_released(store, shown):
+@pytest.mark.parametrize("year", [1920, 1969, 2010, 2150])
+@pytest.mark.parametrize("shown", ["DATE '{year}-01-01' + d", "d"])
+def test_released_dates_tell_the_order_where_days_of_the_year_are_not_released(store, shown, year):
     made = small_release(store, [(30, "F", 0, 0, 0, True)], [(0, 1, group, True) for group in ("AMI", "COPD", "CHF")])
     members, claims, days = made.candidate(0, COLUMNS)
     profiles = made.profiles_of(members, days, COLUMNS)
     delivered = store.write(
         "delivered",
-        "SELECT claim_id, DATE '2010-02-01' + 3 * (row_number() OVER (ORDER BY claim_id))::INTEGER AS service_date "
+        f"SELECT claim_id, DATE '{year}-12-25' + 3 * (row_number() OVER (ORDER BY claim_id))::INTEGER AS service_date "
         f"FROM {made.known.sql}",
     )
     dated = store.write(
         "dated_release",
-        f'SELECT *, {shown} AS "ServiceDate" FROM (SELECT *, (7 * row_number() OVER ())::INTEGER AS d FROM {claims.sql})',
+        f'SELECT *, {shown.format(year=year)} AS "ServiceDate" '
+        f"FROM (SELECT *, (7 * row_number() OVER ())::INTEGER AS d FROM {claims.sql})",
     )
     known = store.write("known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, 0)))
     original = store.write("original", delivered_days(made.known, delivered))
