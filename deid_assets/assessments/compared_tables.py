@@ -154,7 +154,7 @@ def codes_of(compared: Compared) -> tuple[list[Iterator[list[np.ndarray]]], list
     domains, sizes = [], []
     for place, (side, column) in enumerate(columns):
         both = " UNION ".join(
-            f"SELECT coalesce({quoted(column)}, '') AS value FROM {(members if side == 'm' else claims).sql}"
+            f"SELECT coalesce({quoted(column)}::VARCHAR, '') AS value FROM {(members if side == 'm' else claims).sql}"
             for members, claims in sides
         )
         table = Table(compared.claims_before.file, "scratch", f"compared_values_{place}")
@@ -165,7 +165,7 @@ def codes_of(compared: Compared) -> tuple[list[Iterator[list[np.ndarray]]], list
     found = []
     for members, claims in sides:
         joins = " ".join(
-            f"JOIN {table.sql} AS v{place} ON v{place}.value = coalesce({side}.{quoted(column)}, '')"
+            f"JOIN {table.sql} AS v{place} ON v{place}.value = coalesce({side}.{quoted(column)}::VARCHAR, '')"
             for place, ((side, column), table) in enumerate(zip(columns, domains, strict=True))
         )
         found.append(

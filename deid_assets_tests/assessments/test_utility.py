@@ -208,6 +208,15 @@ QUASI_IDENTIFIERS = {
 }  # fmt: skip
 
 
+def test_a_blank_year_is_compared_as_a_value(store):
+    """A claim without a date has no year where days since the first service are released."""
+    people, claims = [(0, "F", "0"), (1, "F", "1+")], ([(0, 1, "INFEC4")], [(1, None, "INFEC4")])
+    made = replace(compared(store, people, people, claims), claim_columns=("year",))
+    (before, after), sizes = compared_tables.codes_of(made)
+    codes = [batch[-1].tolist() for side in (before, after) for batch in side]
+    assert sizes[-1] == 2 and codes == [[1], [0]]
+
+
 class TestQuestions:
     POLICY = policy_from(
         changed(
