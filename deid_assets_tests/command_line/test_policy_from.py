@@ -223,6 +223,16 @@ def test_no_exact_date_or_zip_code_and_nothing_that_identifies_is_proposed_for_a
     assert "copay (decimal, 5 values)" in printed
 
 
+def test_columns_of_a_flat_table_with_alike_or_reserved_names_have_names_of_their_own(here, tmp_path):
+    names = ["Eye Color", "eye-color", "EyeColor", "rowid"]
+    (tmp_path / "flat.csv").write_text(
+        "\n".join([",".join(names), *(f"a{n % 2},b{n % 2},c{n % 2},d{n % 2}" for n in range(99))])
+    )
+    proposed(tmp_path / "flat.csv")
+    released = {qi.column: qi.release_as for qi in load_policy(Path("ours.yaml")).quasi_identifiers}
+    assert released == dict(zip(names, ["eye_color", "eye_color_2", "eye_color_2_2", "column_rowid"], strict=True))
+
+
 def test_a_duckdb_file_is_looked_at_by_table(synthetic, here, tmp_path):
     with duckdb.connect(str(tmp_path / "one.duckdb")) as connection:
         for table in ("members", "claims"):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from deid_assets.errors import DeliveryError, how_many
 from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
+from deid_assets.policy.flat import OWN_COLUMNS
 from deid_assets.policy.proposal.layouts import plain_name, signatures
 from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, DeliveredColumn, DeliveredTable, Look
 from deid_assets.policy.proposal.writing import Text, names
@@ -18,7 +19,9 @@ _WIDTHS = (5, 10, 20)
 
 def propose_flat(text: Text, name: str, look: Look, table: DeliveredTable) -> None:
     """Add the sections of a flat policy for the largest table."""
-    listed = [(column, proposed) for column in table.columns if (proposed := _hierarchy(name, column))]
+    fields = _fields(table.columns)
+    files = {column: f"{name}_hierarchy_{field}.csv" for column, field in fields.items()}
+    listed = [(column, proposed) for column in table.columns if (proposed := _hierarchy(column, files[column.name]))]
     known = [(column, one) for column, one in listed if not _is_unknown(column) and _is_released(column)]
     attributes = [column for column in table.columns if _is_unknown(column) and _is_released(column)]
     if not known:
@@ -47,10 +50,10 @@ def propose_flat(text: Text, name: str, look: Look, table: DeliveredTable) -> No
     for column in people[:1]:
         text.add(column.name, {"role": "direct_identifier"}, 4)
     for column, _ in known:
-        role = {"role": "quasi_identifier", "hierarchy": _field(column), "release_as": _field(column)}
+        role = {"role": "quasi_identifier", "hierarchy": fields[column.name], "release_as": fields[column.name]}
         text.add(column.name, role, 4)
     for column in attributes:
-        text.add(column.name, {"role": "attribute", "release_as": _field(column)}, 4)
+        text.add(column.name, {"role": "attribute", "release_as": fields[column.name]}, 4)
     shown = {column.name for column in (*(column for column, _ in known), *attributes, *people[:1])}
     left = [column for column in table.columns if column.name not in shown and column.kind != "blank"]
     blank = sum(column.kind == "blank" for column in table.columns)
@@ -63,15 +66,21 @@ def propose_flat(text: Text, name: str, look: Look, table: DeliveredTable) -> No
     text.lines.append("hierarchies:")
     for column, (hierarchy, why, content) in known:
         text.comment(f"{column.name}: {why}", 2)
-        text.add(_field(column), hierarchy, 2)
+        text.add(fields[column.name], hierarchy, 2)
         if content:
             text.files[str(hierarchy["file"])] = content
 
 
-def _field(column: DeliveredColumn) -> str:
-    """The name of a column in a release and of its hierarchy."""
-    plain = plain_name(column.name)
-    return plain if plain[:1].isalpha() else f"column_{plain}"
+def _fields(columns: Sequence[DeliveredColumn]) -> dict[str, str]:
+    """The name of each column in a release and of its hierarchy: that of no other column, and of none of the store."""
+    found: dict[str, str] = {}
+    for column in columns:
+        plain = plain_name(column.name)
+        field = plain if plain[:1].isalpha() and plain not in OWN_COLUMNS else f"column_{plain}"
+        while field in found.values():
+            field += "_2"
+        found[column.name] = field
+    return found
 
 
 def _is_person(column: DeliveredColumn) -> bool:
@@ -107,8 +116,8 @@ def _is_zip(column: DeliveredColumn) -> bool:
     return column.share(ZIP) >= _SURE and re.search("zip|postal", plain_name(column.name)) is not None
 
 
-def _hierarchy(name: str, column: DeliveredColumn) -> tuple[dict[str, object], str, str | None] | None:
-    """The hierarchy of a column, why it is proposed, and the content of its file; None: no shape gives one."""
+def _hierarchy(column: DeliveredColumn, file: str) -> tuple[dict[str, object], str, str | None] | None:
+    """The hierarchy of a column, why it is proposed, and the content of its file, if it has one; None: no shape gives one."""
     if _is_zip(column):
         return _prefixes([3, 2, 0]), "ZIP codes, cut to three and two digits", None
     if column.kind == "date" and set(column.date_formats) <= {"%Y-%m-%d"}:
@@ -117,7 +126,6 @@ def _hierarchy(name: str, column: DeliveredColumn) -> tuple[dict[str, object], s
         return _prefixes([6, 4, 0]), "dates, cut to month and year", None
     if column.kind == "integer" and column.at_most is not None and column.distinct > 2:
         widths = [width for width in _WIDTHS if width < column.at_most]
-        file = f"{name}_hierarchy_{_field(column)}.csv"
         hierarchy: dict[str, object] = {"kind": "csv", "file": file}
         told = f"ranges of {', '.join(map(str, widths))}; " if widths else ""
         return hierarchy, f"whole numbers up to {column.at_most} at most; {told}then any (*)", _ranges(column.at_most, widths)
