@@ -10,7 +10,7 @@ import pandas as pd
 
 from deid_assets.assessments.dates import date_columns, redrawing, widths_of
 from deid_assets.assets.step import Step, image, markdown_table, stage_asset
-from deid_assets.errors import DeliveryError
+from deid_assets.errors import DeliveryError, how_many
 from deid_assets.figures.figures import date_error_figure
 from deid_assets.methods.dates import dated_claims as dated
 from deid_assets.methods.dates.errors import released_errors
@@ -34,6 +34,11 @@ def dated_claims(
 ) -> ByPerson:
     """Claims after the long tail is cut, with redrawn dates and with the columns derived from them computed again."""
     policy = step.policy
+    if others := dated.dated_in_other_years(eligible_claims):
+        raise DeliveryError(
+            f"{how_many(others, 'claim has', 'claims have')} a date of service in another calendar year than others of their "
+            "year, and released years follow from dates: state source.years, and map no year, so that it is that of the date"
+        )
     columns = date_columns(policy, eligible_claims)
     recompute = policy.dates_section.derived == "recompute"
     delivered = (members, truncated_claims, eligible_claims, recompute)

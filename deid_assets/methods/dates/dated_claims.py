@@ -243,6 +243,22 @@ def delivered_years(claims: Table) -> tuple[int, int]:
     return int(found["first_year"][0]), int(found["last_year"][0])
 
 
+def dated_in_other_years(claims: Table) -> int:
+    """Return how many claims have a date that is not in their year, if that year is the one of most others of its number.
+
+    Parameters
+    ----------
+    claims
+        As of `delivered_years`.
+    """
+    found = claims.arrays(
+        f"""SELECT coalesce(sum(n) - max(n), 0)::BIGINT AS n FROM (
+            SELECT count(*) AS n FROM {claims.sql} WHERE service_date IS NOT NULL
+            GROUP BY date_part('year', service_date) - year)"""
+    )
+    return int(found["n"][0])
+
+
 def in_sample(members: Table, sample: Table) -> np.ndarray:
     """Return (n,) bool: whether each member, numbered as in `events`, was drawn for the release."""
     drawn = members.arrays(

@@ -15,6 +15,7 @@ from deid_assets.methods.dates.dated_claims import (
     DateColumns,
     class_sizes_of,
     dated_claims_query,
+    dated_in_other_years,
     delivered_dates,
     events,
     known_claims_query,
@@ -209,6 +210,21 @@ class TestEvents:
     def test_a_newborn_is_not_served_before_birth(self, store):
         made = Made(store, [(0, 100, None, True), (0, 101, None, True)], births=(date_of(100), None))
         assert [d - WINDOW[0] for d in made.events.day] == [100, 101] and made.events.service.tolist() == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("dates", "others"),
+    [
+        ([(1, "2008-01-01"), (3, "2010-12-31"), (2, None)], 0),
+        ([(1, "2008-02-29"), (2, "2009-01-01"), (1, "1908-02-29")], 1),
+        ([(1, "2007-10-01"), (1, "2008-09-30"), (2, "2008-10-01"), (2, "2008-12-31"), (3, "2009-12-31")], 1),
+        ([], 0),
+    ],
+    ids=["calendar years", "a wrong century", "fiscal years", "none"],
+)
+def test_dates_outside_the_delivered_year_are_counted(dates, others, store):
+    """Released years and the years that dates are drawn within would be others than the delivered ones."""
+    assert dated_in_other_years(store.table("eligible", "year INTEGER, service_date DATE", dates)) == others
 
 
 def test_dropped_columns_are_blank(store):
