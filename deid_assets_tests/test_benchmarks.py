@@ -140,6 +140,20 @@ def test_the_exponent_of_a_step_is_that_with_which_its_cost_grows(monkeypatch, c
     assert file.read_bytes() == sizes.figure(sizes.growths(made)) and b"a: 2.00" in file.read_bytes()
 
 
+def test_more_members_are_estimated_by_how_the_work_of_the_steps_divides():
+    def both(name: str, *cpu: float) -> sizes.Growth:
+        return sizes.Growth(name, dict(zip((1_000, 10_000), cpu, strict=True)))
+
+    of_steps = (both("eligible_claims", 1, 10), both("grouped_claims", 2, 20), both("intake", 2, 200), both("utility", 36, 36))
+    grown = [both("**all**", 41, 266), *of_steps, both("claims_checks", 1, 1)]
+    hours = {kind.name: round(taken * 3600, 6) for kind, taken in sizes.estimated(grown, 100_000)}
+    assert hours == {
+        "shuffle": 20_000, "coordinator's sample": 36, "per person": 300, "checks, start and end": 1,
+    }  # fmt: skip
+    with pytest.raises(SystemExit, match="two runs that come to the end"):
+        sizes.estimated([sizes.Growth("**all**", {10_000: 266.0})], 100_000)
+
+
 def test_another_version_is_measured_in_turns_and_a_dearer_step_fails(monkeypatch, capsys):
     def made(arguments: list[str], environment: dict[str, str]) -> Costs:
         ran.append((arguments, Path(environment["PYTHONPATH"]) == against.ROOT))

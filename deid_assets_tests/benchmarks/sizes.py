@@ -1,9 +1,9 @@
 """What the steps of a run cost by the number of members, the exponent with which each grows, and the peak memory.
 
-python -m deid_assets_tests.benchmarks sizes [--sizes 5000 20000 ...] [--share .1] [--published] [--figure FILE.svg] [others]
+python -m deid_assets_tests.benchmarks sizes [--sizes 5000 20000 ...] [--share .1] [--published] [--estimate 50000000] ...
 
 Other options are those of `deid run`. The exponent is the slope of log CPU seconds over log members, by least squares: 1 grows
-as the members do.
+as the members do. An estimate goes on from the two largest runs that came to the end, by how the work of the steps divides.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from deid_assets.figures.rendering import (
     rendered,
     styled,
 )
+from deid_assets.stages import WORK_OF
 from deid_assets_tests.benchmarks.against import policy_that_publishes
 from deid_assets_tests.benchmarks.page import PAGE
 from deid_assets_tests.benchmarks.profile import SHOWN, Costs, measured
@@ -74,6 +75,30 @@ def growths(costs: Mapping[int, Costs]) -> list[Growth]:
     return [Growth(name, {size: own[name] for size, own in by_size.items() if name in own}) for name in shown]
 
 
+def estimated(grown: Sequence[Growth], members: int) -> list[tuple[Growth, float]]:
+    """What runs would take of more members, in hours of CPU, by how the work of the steps divides, in the order of the largest.
+
+    Each kind of work grows on as it did between the two largest runs that came to the end.
+    """
+    sizes = sorted(grown[0].cpu)[-2:]
+    if len(sizes) < 2:
+        raise SystemExit("an estimate needs two runs that come to the end: name larger --sizes")
+    by_work: dict[str, dict[int, float]] = {}
+    for step in grown[1:]:
+        cpu = by_work.setdefault(_work_of(step.name), dict.fromkeys(sizes, 0.0))
+        for size in sizes:
+            cpu[size] += step.cpu.get(size, 0.0)
+    kinds = sorted((Growth(name, cpu) for name, cpu in by_work.items()), key=lambda kind: -kind.cpu[sizes[-1]])
+    more = members / sizes[-1]
+    return [(kind, kind.cpu[sizes[-1]] / 3600 * more ** (1 if kind.exponent is None else kind.exponent)) for kind in kinds]
+
+
+def _work_of(step: str) -> str:
+    """How the work of a step divides; steps of several assets by one of them."""
+    asset = {"intake": "claims", "generalization_choice": "chosen_generalization"}.get(step, step)
+    return WORK_OF[asset].label if asset in WORK_OF else "checks, start and end"
+
+
 @styled()
 def figure(grown: Sequence[Growth]) -> bytes:
     """Draw the CPU seconds of the whole run and of the steps that cost most over the members, both axes in logarithms."""
@@ -101,6 +126,7 @@ def main(listed: Sequence[str]) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[5_000, 20_000, 200_000], help="numbers of members")
     parser.add_argument("--published", action="store_true", help="under a policy of the tests that publishes few members, too")
     parser.add_argument("--share", type=float, help="share of the members to release (default: as many as the policy says)")
+    parser.add_argument("--estimate", type=int, metavar="MEMBERS", help="also estimate what a run of so many members takes")
     parser.add_argument("--figure", type=Path, default=FIGURE, help=f"SVG to write (default {FIGURE.name} of the docs)")
     asked, arguments = parser.parse_known_args(listed)
     sizes, where = sorted(set(asked.sizes)), machine()
@@ -119,5 +145,10 @@ def main(listed: Sequence[str]) -> None:
         row(one.name, *taken, one.told)
     row("*time, s*", *(f"{costs[size].whole.wall:.0f}" for size in sizes), "")
     row("*peak memory, GB*", *(f"{costs[size].whole.peak:.2f}" for size in sizes), "")
+    if asked.estimate:
+        print(f"\nEstimated for {asked.estimate:,} members, from the two largest runs:\n")
+        head("work", *(f"{size:,}, CPU s" for size in sorted(grown[0].cpu)[-2:]), "exponent", f"{asked.estimate:,}, CPU hours")
+        for kind, hours in estimated(grown, asked.estimate):
+            row(kind.name, *(f"{cpu:.0f}" for cpu in kind.cpu.values()), kind.told, f"{hours:.1f}")
     if asked.figure == FIGURE:
         print(f"\n![CPU seconds of the steps that cost most, over the number of members](images/{FIGURE.name})")
