@@ -241,7 +241,7 @@ class RiskByClass:
 def _draws_of_classes(pilot: ClassShares, limit: float, confidence: float, room: float) -> np.ndarray:
     """Return (C,) int64: draws with which a class passes whose share is at the upper end of the pilot's interval.
 
-    A class whose interval lies above the limit has the fewest: with any number of draws its bound is above the limit, too.
+    A class whose interval lies above what its share may be has the fewest: with any number of draws it is refused.
     """
     each = confidence_of_each(confidence, len(pilot.draws))
     counts = zip(pilot.flagged.tolist(), pilot.draws.tolist(), strict=True)
