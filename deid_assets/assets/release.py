@@ -13,6 +13,7 @@ from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of, measurements_with_claims
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
+from deid_assets.assessments.direct_identifiers import declared_quasi_identifiers, direct_identifier_refusals
 from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.kernel_input import (
@@ -350,6 +351,10 @@ def _judge(
 
     # Before the bit-sets are made: both take much memory.
     leaks, leaking = passed_on_leaks(candidate, candidate.top_coded_delays)
+    declared = declared_quasi_identifiers(
+        policy, {"members": staged.members, "claims": staged.claims}, {"members": tables.profiles, "claims": tables.known}
+    )
+    refusals += direct_identifier_refusals(declared, policy.safe_class_size, policy.reviewed_attributes)
     whole = node_computation(policy, tables, node)
     refusals += judgement.code_refusals(whole.data, values_by_codes(policy, tables.profiles, made[CODED]))
     computation = whole.keeping(keep)

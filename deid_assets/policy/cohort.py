@@ -325,6 +325,11 @@ class CohortPolicy(ReleasePolicy):
         return None if day is None else datetime.date.fromisoformat(day)
 
     @property
+    def reviewable(self) -> list[str]:
+        """Columns that a reason may overrule."""
+        return [one.release_as for one in self.attributes]
+
+    @property
     def date_attributes(self) -> tuple[Attribute, ...]:
         """The dates that the release may publish, with their levels."""
         own = self.columns.date

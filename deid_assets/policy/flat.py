@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from deid_assets.errors import how_many
+from deid_assets.methods.disclosure.identifier_patterns import named_as_direct_identifier
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import FileBelow
@@ -101,7 +102,8 @@ class FlatPolicy(ReleasePolicy):
     reviewed_attributes: dict[ColumnName, Said] = Field(
         {},
         description="attributes, by their names in the release, that may single people out, refine a quasi-identifier or look "
-        "like identifiers, each with the reason why it is published nevertheless; the report shows both",
+        "like identifiers, and quasi-identifiers with the name of a direct identifier, each with the "
+        "reason why it is published nevertheless; the report shows both",
     )
 
     @property
@@ -132,6 +134,12 @@ class FlatPolicy(ReleasePolicy):
         """Return the hierarchy of a quasi-identifier, by its name in the release."""
         (found,) = (qi.hierarchy for qi in self.quasi_identifiers if qi.release_as == release_as)
         return self.hierarchy(found)
+
+    @property
+    def reviewable(self) -> list[str]:
+        """Columns that a reason may overrule: attributes, and quasi-identifiers with the name of a direct identifier."""
+        named = (qi for qi in self.quasi_identifiers if any(map(named_as_direct_identifier, (qi.release_as, qi.column))))
+        return [one.release_as for one in (*self.attributes, *named)]
 
     @property
     def columns(self) -> tuple[FlatColumn, ...]:

@@ -12,11 +12,20 @@ from pydantic import Field
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.candidate.provider_suppression import PATTERN
+from deid_assets.methods.disclosure.identifier_patterns import named_as_direct_identifier
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import LATER_SECTIONS, ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.sections import disclosure, longitudinal
-from deid_assets.policy.sections.columns import Concept, DeclaredColumn, DeclaredColumns, Drugs, Grouped
+from deid_assets.policy.sections.columns import (
+    Concept,
+    DeclaredColumn,
+    DeclaredColumns,
+    DeliveredInteger,
+    DeliveredText,
+    Drugs,
+    Grouped,
+)
 from deid_assets.policy.sections.counts import Counts
 from deid_assets.policy.sections.dates import ConnectedDate, Dates
 from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
@@ -107,8 +116,9 @@ class Policy(ReleasePolicy):
     releases: Releases = Releases()
     reviewed_attributes: dict[longitudinal.ColumnName, longitudinal.Said] = Field(
         {},
-        description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each with "
-        "the reason why it is published nevertheless; the report shows both",
+        description="columns published without a hierarchy that may single members out or refine a quasi-identifier, and "
+        "declared quasi-identifiers with the name of a direct identifier, each with the reason "
+        "why it is published nevertheless; the report shows both",
     )
 
     def named_files(self) -> Iterator[tuple[str, str, str]]:
@@ -199,6 +209,18 @@ class Policy(ReleasePolicy):
     def passed_on_columns(self) -> tuple[str, ...]:
         """Released columns of claims without a hierarchy, judged by what they disclose beside the others."""
         return (*longitudinal.PASSED_ON_COLUMNS, *self.attribute_names)
+
+    @property
+    def reviewable(self) -> list[str]:
+        """Columns that a reason may overrule: attributes, and quasi-identifiers with the name of a direct identifier."""
+        named = (qi for qi in self.quasi_identifiers.all if any(map(named_as_direct_identifier, self.called(qi))))
+        return [*self.passed_on_columns, *(qi.release_as for qi in named)]
+
+    def called(self, qi: longitudinal.AnyQuasiIdentifier) -> tuple[str, ...]:
+        """Names of a quasi-identifier, its delivered one included unless its values were counted, grouped or translated."""
+        column = self.columns.all.get(qi.column)
+        is_delivered = isinstance(column, DeliveredInteger) or (isinstance(column, DeliveredText) and not column.translated)
+        return (qi.release_as, qi.column, *((column.from_,) if is_delivered else ()))
 
     @cached_property
     def origins(self) -> dict[str, str]:

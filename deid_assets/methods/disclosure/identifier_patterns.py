@@ -186,25 +186,29 @@ _OF_PERSONS = [
 _WORDS = frozenset([
     "name", "names", "surname", "forename", "firstname", "lastname", "fullname", "givenname", "familyname", "maidenname",
     "middlename", "nickname", "initials", "ssn", "nino", "mrn", "npi", "email", "mails", "phone", "phones", "telephone", "tel",
-    "fax", "address", "addr", "street", "zip", "zipcode", "postcode", "postalcode", "dob", "birthdate", "birthday",
-    "dateofbirth", "dod", "ip", "ipaddress", "mac", "url", "website", "passport", "licence", "license", "vin", "plate", "iban",
-    "fingerprint", "photo", "photograph", "pseudonym", "guid", "uuid", "hash", "md", "sha", "latitude", "longitude", "lat",
-    "lon", "geohash", "county", "counties", "cnty", "city", "town", "precinct", "cbsa",
+    "fax", "address", "addr", "street", "ip", "ipaddress", "mac", "url", "website", "passport", "licence", "license", "vin",
+    "plate", "iban", "fingerprint", "photo", "photograph", "pseudonym", "guid", "uuid", "hash", "md", "sha",
 ])  # fmt: skip
-_PHRASES = (
+_WORDS_OF_MANY = frozenset([
+    "zip", "zipcode", "postcode", "postalcode", "dob", "birthdate", "birthday", "dateofbirth", "dod", "latitude", "longitude",
+    "lat", "lon", "geohash", "county", "counties", "cnty", "city", "town", "precinct", "cbsa",
+])  # fmt: skip
+_PHRASES = frozenset([
     ("social", "security"), ("medical", "record"), ("record", "number"), ("record", "no"), ("record", "id"), ("e", "mail"),
-    ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"),
-    ("death", "date"), ("account", "number"), ("account", "no"), ("account", "id"), ("policy", "number"), ("health", "plan"),
-    ("device", "id"), ("serial", "number"), ("census", "tract"),
+    ("account", "number"), ("account", "no"), ("account", "id"), ("policy", "number"), ("device", "id"), ("serial", "number"),
     *((who, "id") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance")),
     *((who, "number") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance", "certificate")),
     *((who, "no") for who in ("patient", "member", "insurance")),
-)  # fmt: skip
+])  # fmt: skip
+_PHRASES_OF_MANY = frozenset([
+    ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"),
+    ("death", "date"), ("health", "plan"), ("census", "tract"),
+])  # fmt: skip
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 
 
 def named_as_identifier(name: str) -> bool:
-    """Whether a column's name indicates that it identifies people.
+    """Whether a column's name indicates that it identifies people, alone or with others: places and dates do, too.
 
     The name of something else, such as a drug, does not count.
 
@@ -215,10 +219,30 @@ def named_as_identifier(name: str) -> bool:
     >>> [named_as_identifier(name) for name in ("drug_name", "Likes", "zipper", "birth_weight", "capacity")]
     [False, False, False, False, False]
     """
-    parts = [part.lower().rstrip("0123456789") for part in _PART.findall(name)]
+    parts = _parts(name)
+    return (
+        named_as_direct_identifier(name)
+        or bool(_WORDS_OF_MANY & set(parts))
+        or bool(_PHRASES_OF_MANY & set(itertools.pairwise(parts)))
+    )
+
+
+def named_as_direct_identifier(name: str) -> bool:
+    """Whether a column's name indicates that each value is one person's: a quasi-identifier has no such name.
+
+    Examples
+    --------
+    >>> [named_as_direct_identifier(name) for name in ("PatientName", "SSN", "member_id", "date of birth", "zip", "plan_name")]
+    [True, True, True, False, False, False]
+    """
+    parts = _parts(name)
     if parts in (["id"], ["ids"], ["nr"], ["key"]):
         return True
     pairs = set(itertools.pairwise(parts))
     persons = any((who, what) in pairs for who in _OF_PERSONS for what in ("name", "names"))
     others = [part for part in parts if part not in ("name", "names") or len(parts) == 1]
-    return persons or bool(_WORDS & set(others)) or bool(pairs & set(_PHRASES))
+    return persons or bool(_WORDS & set(others)) or bool(_PHRASES & pairs)
+
+
+def _parts(name: str) -> list[str]:
+    return [part.lower().rstrip("0123456789") for part in _PART.findall(name)]

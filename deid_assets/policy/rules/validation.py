@@ -706,7 +706,7 @@ LETTERS_OF_A_REASON, WORDS_OF_A_REASON = 12, 3
 
 def reason_problems(policy: "AnyPolicy") -> Iterator[Problem]:
     """What somebody overrules needs a reason that others can read, and exists: a reason for anything else is a typing error."""
-    attributes = policy.passed_on_columns if isinstance(policy, Policy) else [one.release_as for one in policy.attributes]
+    reviewable = policy.reviewable
     for name, reason in policy.reviewed_attributes.items():
         if not _is_sentence(reason, name):
             yield Problem(
@@ -715,11 +715,11 @@ def reason_problems(policy: "AnyPolicy") -> Iterator[Problem]:
                 "it with the owners of the policy",
             )
     for name in policy.reviewed_attributes:
-        if name not in attributes:
+        if name not in reviewable:
             yield Problem(
                 ("reviewed_attributes", name),
                 f"{name} is not one of the attributes: "
-                f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
+                f"{', '.join(reviewable) or 'there are none'}{did_you_mean(name, reviewable)}",
             )
     for name, reason in policy.accepted_risks.items():
         if not _is_sentence(reason, name):
