@@ -5,6 +5,7 @@ Canaries are made-up people in a made-up population, in which every class is cou
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -17,7 +18,7 @@ from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Que
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.methods.canaries.planting import Findings
-from deid_assets.methods.demographics.attributes import YEAR, DemographicPolicy, safe_harbor
+from deid_assets.methods.demographics.attributes import YEAR, CohortAttributes, DemographicPolicy, safe_harbor
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.local_recoding import classes_with_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL
@@ -131,8 +132,7 @@ class _Planted:
 
     def labels(self, policy: DemographicPolicy, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the label of each row for each attribute; `rows` are people, or rows of the population."""
-        races = race_names(() if self._policy.columns.race is None else self._policy.columns.race.values.values())
-        demographics = demographics_of(self._population, races, self._policy.date_attributes)
+        races, demographics = self._races, self._demographics
         places = [rows[name] for name in PLACES if name in self._population]
         values = {
             "age": rows["age"] if "age" in rows else rows["age_from"],
@@ -146,6 +146,14 @@ class _Planted:
             level = attribute.levels[number]
             shown[attribute.name] = np.array(level.labels)[level.codes[attribute.codes_of(values[attribute.name])]]
         return pd.DataFrame(shown, index=rows.index)
+
+    @cached_property
+    def _races(self) -> Mapping[str, str]:
+        return race_names(() if self._policy.columns.race is None else self._policy.columns.race.values.values())
+
+    @cached_property
+    def _demographics(self) -> CohortAttributes:
+        return demographics_of(self._population, self._races, self._policy.date_attributes)
 
     def _reference(self) -> DemographicPolicy:
         return safe_harbor(**{date.name: YEAR for date in self._policy.date_attributes})

@@ -54,6 +54,11 @@ def public_text() -> str:
 
 
 @lru_cache
+def _public_values() -> dict:
+    return yaml.safe_load(public_text())
+
+
+@lru_cache
 def example_policy() -> Policy:
     """The example, unchanged."""
     found = load_policy(PUBLIC)
@@ -63,7 +68,7 @@ def example_policy() -> Policy:
 
 def public_values(**changes: Any) -> dict:
     """The example as plain values; `risk__gate__draws=10` changes one of them, REMOVED takes it out."""
-    values = deepcopy(yaml.safe_load(public_text()))
+    values = deepcopy(_public_values())
     for path, value in changes.items():
         *parents, last = path.split("__")
         table = values

@@ -11,7 +11,7 @@ Policies are values: Safe Harbor and the five alternatives of Malin et al. (2011
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
@@ -250,8 +250,9 @@ def age_bands(years: Iterable[int], width: int, top: int | None = None) -> Level
     return Level.of(name, [label(int(age)) for age in years])
 
 
+@lru_cache
 def age_attribute(
-    oldest: int = 119, widths: Iterable[int] = (1, 5, 10), tops: Iterable[int | None] = (None, 90), withheld: bool = False
+    oldest: int = 119, widths: tuple[int, ...] = (1, 5, 10), tops: tuple[int | None, ...] = (None, 90), withheld: bool = False
 ) -> Attribute:
     """Return age in single years, with bands of all widths and open classes, and no age at all if `withheld`.
 
