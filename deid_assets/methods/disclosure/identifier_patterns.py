@@ -185,10 +185,15 @@ _OF_PERSONS = [
 ]  # fmt: skip
 _WORDS = frozenset([
     "name", "names", "surname", "forename", "firstname", "lastname", "fullname", "givenname", "familyname", "maidenname",
-    "middlename", "nickname", "initials", "ssn", "nino", "mrn", "npi", "email", "mails", "phone", "phones", "telephone", "tel",
-    "fax", "address", "addr", "street", "ip", "ipaddress", "mac", "url", "website", "passport", "licence", "license", "vin",
-    "plate", "iban", "fingerprint", "photo", "photograph", "pseudonym", "guid", "uuid", "hash", "md", "sha",
+    "middlename", "nickname", "initials", "fname", "lname", "mname", "ssn", "nino", "mrn", "npi", "email", "mails", "phone",
+    "phones", "telephone", "tel", "fax", "address", "addr", "street", "ip", "ipaddress", "mac", "url", "website",
+    "passport", "licence", "license", "vin", "plate", "iban", "fingerprint", "photo", "photograph", "pseudonym", "guid",
+    "uuid", "hash", "md", "sha",
 ])  # fmt: skip
+_WHOLE = frozenset(["id", "ids", "nr", "key", "first", "last", "middle", "maiden", "mail", "account"])
+"""Identifying only if nothing else is in the name."""
+_JOINED = ("ssn", "phone", "email", "address")
+"""Identifying also where another word runs into them."""
 _WORDS_OF_MANY = frozenset([
     "zip", "zipcode", "postcode", "postalcode", "dob", "birthdate", "birthday", "dateofbirth", "dod", "latitude", "longitude",
     "lat", "lon", "geohash", "county", "counties", "cnty", "city", "town", "precinct", "cbsa",
@@ -198,7 +203,7 @@ _PHRASES = frozenset([
     ("account", "number"), ("account", "no"), ("account", "id"), ("policy", "number"), ("device", "id"), ("serial", "number"),
     *((who, "id") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance")),
     *((who, "number") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance", "certificate")),
-    *((who, "no") for who in ("patient", "member", "insurance")),
+    *((who, "no") for who in ("patient", "member", "insurance")), *((letter, "name") for letter in "flm"),
 ])  # fmt: skip
 _PHRASES_OF_MANY = frozenset([
     ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"),
@@ -236,7 +241,7 @@ def named_as_direct_identifier(name: str) -> bool:
     [True, True, True, False, False, False]
     """
     parts = _parts(name)
-    if parts in (["id"], ["ids"], ["nr"], ["key"]):
+    if (len(parts) == 1 and parts[0] in _WHOLE) or any(part.endswith(_JOINED) for part in parts):
         return True
     pairs = set(itertools.pairwise(parts))
     persons = any((who, what) in pairs for who in _OF_PERSONS for what in ("name", "names"))

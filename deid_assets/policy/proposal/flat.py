@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from deid_assets.errors import DeliveryError, how_many
-from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
+from deid_assets.methods.disclosure.identifier_patterns import named_as_direct_identifier, named_as_identifier
 from deid_assets.policy.flat import OWN_COLUMNS
 from deid_assets.policy.proposal.layouts import plain_name, signatures
 from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, DeliveredColumn, DeliveredTable, Look
@@ -107,9 +107,9 @@ def _is_released(column: DeliveredColumn) -> bool:
 
 def _identifies(column: DeliveredColumn) -> bool:
     """Whether its name or a value says that it identifies people; ZIP codes and dates are cut instead."""
-    named = re.search(signatures()["identifiers"], plain_name(column.name)) is not None
     is_cut = _is_zip(column) or column.kind == "date"
-    return named or column.share(IDENTIFIERS) > 0 or (named_as_identifier(column.name) and not is_cut)
+    named = named_as_direct_identifier(column.name) or (named_as_identifier(column.name) and not is_cut)
+    return named or column.share(IDENTIFIERS) > 0
 
 
 def _is_zip(column: DeliveredColumn) -> bool:

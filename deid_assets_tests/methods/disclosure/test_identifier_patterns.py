@@ -125,6 +125,13 @@ def test_a_column_of_blanks_has_nothing():
         "mrn",
         "row_number",
         "id",
+        "lname",
+        "f_name",
+        "Last",
+        "account",
+        "homephone",
+        "PatSSN",
+        "workaddress",
     ],
 )
 def test_names_of_columns_that_identify(name):
@@ -132,7 +139,20 @@ def test_names_of_columns_that_identify(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["Likes", "drug_name", "education", "PayDelay", "salary_class", "Year", "SupLOS", "income", "birth_weight"]
+    "name",
+    [
+        "Likes",
+        "drug_name",
+        "education",
+        "PayDelay",
+        "salary_class",
+        "Year",
+        "SupLOS",
+        "income",
+        "birth_weight",
+        "last_visit",
+        "account_type",
+    ],
 )
 def test_names_of_columns_that_do_not(name):
     assert not named_as_identifier(name)
