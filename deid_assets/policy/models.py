@@ -219,8 +219,9 @@ class Policy(ReleasePolicy):
     def called(self, qi: longitudinal.AnyQuasiIdentifier) -> tuple[str, ...]:
         """Names of a quasi-identifier, its delivered one included unless its values were counted, grouped or translated."""
         column = self.columns.all.get(qi.column)
-        is_delivered = isinstance(column, DeliveredInteger) or (isinstance(column, DeliveredText) and not column.translated)
-        return (qi.release_as, qi.column, *((column.from_,) if is_delivered else ()))
+        if isinstance(column, DeliveredInteger) or (isinstance(column, DeliveredText) and not column.translated):
+            return (qi.release_as, qi.column, column.from_)
+        return (qi.release_as, qi.column)
 
     @cached_property
     def origins(self) -> dict[str, str]:
