@@ -76,7 +76,8 @@ def _worst_of(item: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[Wo
         return
     one = max(told, key=lambda one: (_chance(one, "value"), one["gating"]))
     value, limit = _chance(one, "value"), _chance(one, "threshold") if one["gating"] else None
-    accepted = _accepted(item["asset"], limit, policy) if value else "nothing was found that had to be accepted"
+    is_nothing = not value and not one.get("protected")  # a 0 with noise may stand for a few people
+    accepted = "nothing was found that had to be accepted" if is_nothing else _accepted(item["asset"], limit, policy)
     yield Worst(item["asset"], one["name"], value, one["unit"], limit, accepted, _is_class(one))
 
 

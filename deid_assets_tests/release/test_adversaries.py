@@ -64,6 +64,13 @@ def test_who_guesses_withheld_values_is_told_with_the_cases_of_which_they_are_su
     assert (told.measurement, told.value, told.threshold) == (SUREST, 0.78, None)
 
 
+def test_nothing_was_found_is_said_of_a_zero_without_noise_only():
+    found = evidence("demographic_risk", number("share", 0.0, "share of released members")).to_json()
+    noisy = found | {"measurements": [found["measurements"][0] | {"protected": True}]}
+    exact, with_noise = (worst_numbers([one], {})[0].accepted for one in (found, noisy))
+    assert exact.startswith("nothing was found") and with_noise.startswith("nobody")
+
+
 def test_who_accepts_it_is_named_with_the_reason():
     owned = {"owners": ["team:privacy"]}
     assert told(owned | {"accepted_risks": {"inpatient_attack": REASON}})[0].accepted == f"team:privacy: “{REASON}”"
