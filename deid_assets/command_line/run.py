@@ -19,6 +19,7 @@ from typing import TextIO
 
 import dagster as dg
 from rich.console import Console
+from rich.markup import escape
 
 import deid_assets
 from deid_assets import dagster_internals, interruption
@@ -34,7 +35,7 @@ from deid_assets.checks.of_assets import STEP_ENDING
 from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.options import Asked
 from deid_assets.command_line.progress import Detail, Progress
-from deid_assets.command_line.summary import Task, print_summary, summary_json
+from deid_assets.command_line.summary import Task, print_summary, summary_json, verdict_sentences
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, ReleaseError
 from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
 from deid_assets.policy.kinds import AnyPolicy, require_no_removed_mode, require_runnable
@@ -145,39 +146,37 @@ def _release_or_unchanged(task: Task, lock: StoreLock) -> int:
                     else:
                         print_summary(task, summary, seconds)
                     if report := report_refusal(home, policy, task.delivery.key, summary):
-                        console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
+                        console.print(f"[bold]Report of the refusal[/bold] (restricted)  {escape(str(report))}", soft_wrap=True)
             return summary.exit_code if interruption.received() is None else interruption.say()
     if isinstance(earlier, Waiting):
         # The same was staged before, and waits for a person's approval.
-        _say_unchanged(
-            task,
-            {"outcome": AWAITING, "release": None, "waiting": earlier.name},
-            f"passed the gate under this policy before.\n[bold]Awaiting approval[/bold]  {earlier.name}",
-        )
+        _say_unchanged(task, AWAITING, None, earlier.name)
         return PUBLISHED
     verified = verify_release(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not verified.ok:
         raise ReleaseError(
             f"this delivery was released under this policy before, but that release no longer verifies:\n{verified.text()}"
         )
-    _say_unchanged(
-        task,
-        {"outcome": "unchanged", "release": str(earlier)},
-        f"was released under this policy before.\n[bold]Published[/bold]  {earlier}",
-    )
+    _say_unchanged(task, "unchanged", earlier, None)
     return PUBLISHED
 
 
-def _say_unchanged(task: Task, told: Mapping[str, object], text: str) -> None:
-    """Say that nothing was made, and why; and who of the opt-outs is not in the delivery."""
-    unmatched = task.unmatched()
-    if task.progress.as_json:
-        of = {"outcome": told["outcome"], "exit_code": PUBLISHED, "policy": task.policy.name, "delivery": task.delivery.key}
-        _write_json(of | dict(told) | {"opt_outs": list(unmatched)})
+def _say_unchanged(task: Task, outcome: str, release: Path | None, waiting: str | None) -> None:
+    """Say that nothing was made, and why; what a person overruled then; and who of the opt-outs is not in the delivery."""
+    unmatched, progress = task.unmatched(), task.progress
+    only_remarks = progress.detail is Detail.QUIET and not progress.as_json
+    verdict = verdict_sentences(task.home, release, waiting, only_remarks)
+    if progress.as_json:
+        of = {"outcome": outcome, "exit_code": PUBLISHED, "policy": task.policy.name, "delivery": task.delivery.key}
+        of |= {"release": None if release is None else str(release)} | ({"waiting": waiting} if waiting else {})
+        _write_json(of | {"verdict": list(verdict), "opt_outs": list(unmatched)})
         return
-    task.progress.console.print(f"Unchanged: this delivery {text}", soft_wrap="waiting" in told)
-    for line in unmatched:
-        task.progress.console.print(line, soft_wrap=True)
+    if release is None:
+        why, what = "passed the gate", f"[bold]Awaiting approval[/bold]  {waiting}"
+    else:
+        why, what = "was released", f"[bold]Published[/bold]  {escape(str(release))}"
+    for line in (f"Unchanged: this delivery {why} under this policy before.", *map(escape, verdict), what, *unmatched):
+        progress.console.print(line, soft_wrap=True)
 
 
 def _write_json(document: Mapping[str, object]) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,7 +21,7 @@ from deid_assets.release.keyring import secret_of
 from deid_assets.release.known_people import unmatched_notes
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.publication.waiting import waiting_manifest
-from deid_assets.release.verdict import Verdict, verdict_in
+from deid_assets.release.verdict import verdict_in
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, asset_of, stages_of
 from deid_assets.store.home import Home
@@ -101,7 +102,6 @@ def kept_levels(task: Task, summary: RunSummary) -> list[ColumnLevel]:
 def summary_json(task: Task, summary: RunSummary, seconds: float) -> dict[str, object]:
     """The summary as JSON values, for `deid run --json`; a number that is not finite is null."""
     gates, _ = gates_of(task, summary)
-    verdict = _verdict(task.home, summary)
     return {
         "outcome": summary.outcome,
         "exit_code": summary.exit_code,
@@ -109,7 +109,7 @@ def summary_json(task: Task, summary: RunSummary, seconds: float) -> dict[str, o
         "delivery": task.delivery.key,
         "release": None if summary.release is None else str(summary.release),
         "waiting": summary.waiting,
-        "verdict": [] if verdict is None else list(verdict.sentences),
+        "verdict": list(verdict_sentences(task.home, summary.release, summary.waiting)),
         "reasons": [text.removeprefix("refused: ") for text in summary.reasons],
         "failed_checks": list(summary.failed_checks),
         "opt_outs": list(task.unmatched()),
@@ -144,13 +144,11 @@ def print_summary(task: Task, summary: RunSummary, seconds: float) -> None:
         errors.print(f"[bold]{label}[/bold]  {escape(said)}")
     if summary.exit_code == REFUSED and detail is not Detail.QUIET:
         _print_diagnosis(console, task, summary)
-    verdict = _verdict(task.home, summary)
-    if verdict is not None:
-        # What a person overruled is said even where little is to be said.
-        for sentence in verdict.remarks if detail is Detail.QUIET else verdict.sentences:
-            console.print(escape(sentence), soft_wrap=True)
+    # What a person overruled is said even where little is to be said.
+    for sentence in verdict_sentences(task.home, summary.release, summary.waiting, detail is Detail.QUIET):
+        console.print(escape(sentence), soft_wrap=True)
     if summary.release is not None:
-        console.print(f"[bold]Published[/bold]  {summary.release}")
+        console.print(f"[bold]Published[/bold]  {escape(str(summary.release))}", soft_wrap=True)
     elif summary.waiting is not None:
         console.print(
             f"[bold]Awaiting approval[/bold]  {summary.waiting}: nothing is visible before "
@@ -165,11 +163,13 @@ def print_summary(task: Task, summary: RunSummary, seconds: float) -> None:
         console.print(f"{how_many(round(seconds), 'second')}, at most {summary.peak_memory_gb:.2f} GB of memory")
 
 
-def _verdict(home: Home, summary: RunSummary) -> Verdict | None:
-    """What passed and what a person overruled, of what was published or waits for approval; None where neither was made."""
-    if summary.release is not None:
-        return verdict_in(summary.release / MANIFEST)
-    return None if summary.waiting is None else verdict_in(waiting_manifest(home.store / "manifests", summary.waiting))
+def verdict_sentences(home: Home, release: Path | None, waiting: str | None, only_remarks: bool = False) -> tuple[str, ...]:
+    """What passed and what a person overruled, of what was published or waits for approval; none where neither was made."""
+    if release is not None:
+        verdict = verdict_in(release / MANIFEST)
+    else:
+        verdict = None if waiting is None else verdict_in(waiting_manifest(home.store / "manifests", waiting))
+    return () if verdict is None else verdict.remarks if only_remarks else verdict.sentences
 
 
 def _print_gates(console: Console, gates: Sequence[MeasuredGate], reported: int, detail: Detail) -> None:

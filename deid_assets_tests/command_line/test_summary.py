@@ -1,13 +1,16 @@
 """What `deid run` says of a check that failed, and of what passed when no node held."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from rich.console import Console
 
 from deid_assets.automation.ended_runs import RunSummary, _failed_check
+from deid_assets.command_line import run
 from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.summary import Task, print_summary
-from deid_assets.errors import REFUSED
+from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.methods.lattice.diagnosis import COLUMNS, NOT_TRIED
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.sources.delivery import Delivery
@@ -59,3 +62,26 @@ def test_the_change_that_passed_is_printed_as_yaml_and_every_share_beside_its_th
     assert lines["suppressing"][3:7] == ["0.021", "0.008", "0.035", "yes"]
     assert lines["without"][3:7] == ["0.004", "0.008", "", "no: attack given membership"]
     assert lines["as it is"][3:7] == ["0.021", "0.008", "", ""]
+
+
+def test_the_folder_of_a_release_is_printed_as_it_is(tmp_path):
+    release = tmp_path / "[prod]" / ("a long name " * 12) / "0001"
+    home, policy = Home(tmp_path), policy_by_name("heritage_public")
+    console = Console(record=True, width=80, file=(tmp_path / "printed").open("w"))
+    summary = RunSummary(PUBLISHED, {}, release=release)
+    print_summary(Task(home, policy, Delivery("d", "synthetic", (), {}), Progress(console)), summary, 1.0)
+    assert f"Published  {release}\n" in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("release", "waiting", "outcome", "said"),
+    [(Path("r/0001"), None, "unchanged", "Published  r/0001"), (None, "small/0002", "awaiting approval", "small/0002")],
+)
+def test_what_is_unchanged_is_told_with_what_a_person_overruled(tmp_path, monkeypatch, release, waiting, outcome, said):
+    asked = []
+    monkeypatch.setattr(run, "verdict_sentences", lambda *of: asked.append(of[1:]) or ("A person overruled: [this].",))
+    console = Console(record=True, width=80, file=(tmp_path / "printed").open("w"))
+    of = Task(Home(tmp_path), policy_by_name("heritage_public"), Delivery("d", "synthetic", (), {}), Progress(console))
+    run._say_unchanged(of, outcome, release, waiting)
+    _, *lines = console.export_text().splitlines()
+    assert lines[0] == "A person overruled: [this]." and lines[1].endswith(said) and asked == [(release, waiting, False)]
