@@ -12,13 +12,13 @@ from deid_assets.dagster_internals import DATA_VERSION_TAG, StepMaterializationD
 from deid_assets.errors import PUBLISHED, DeidError, ReleaseError
 from deid_assets.release.event_log import recorded_releases, require_journal
 from deid_assets.release.journal.chain import JOURNAL_HEAD
-from deid_assets.release.publication.approval import approve_waiting, forget_waiting, reject_waiting
+from deid_assets.release.publication.approval import approve_waiting, forget_waiting, obstacles, reject_waiting
 from deid_assets.release.publication.publish import Published, Releases
 from deid_assets.release.publication.waiting import Waiting, read_waiting, waiting_folder, waiting_folders, waiting_manifest
 from deid_assets.release.registry import clock
 from deid_assets.release.verdict import verdict_in
 from deid_assets.resources import OUTCOME_TAG, published_key
-from deid_assets.store.digests import Json, parse_json
+from deid_assets.store.digests import Json, parse_json, regular_bytes
 
 REJECTED = "rejected"
 
@@ -72,7 +72,8 @@ def _awaiting(releases: Releases, folder: Path, reading: Callable[[str], str]) -
     try:
         waiting = read_waiting(folder, releases.key.public)
         chain = releases.registry.chain()
-        problems = waiting.obstacles(chain, clock.now(chain.last_time), reading(policy))
+        staged = parse_json(regular_bytes(waiting_manifest(releases.restricted, f"{policy}/{number:04d}")))
+        problems = obstacles(releases, waiting, staged["secret_commitment"], clock.now(chain.last_time), reading(policy))
         if chain.find(policy, number) is not None:
             problems = ("it is published already: `deid approve` again completes the record of it",)
     except DeidError as error:

@@ -78,6 +78,12 @@ def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> keys.
     return keys.load_secret(home.keys, {})
 
 
+def secret_at_hand(home: Home) -> keys.Secret | None:
+    """The secret that the environment or the folder keys holds; None if neither does. None is made."""
+    given = keys.given_secret(os.environ)
+    return given if given is not None or not os.path.lexists(home.keys / keys.SECRET_FILE) else keys.load_secret(home.keys, {})
+
+
 def require_secret_of_releases(home: Home, secret: keys.Secret) -> None:
     """Refuse a generated secret that none of the existing releases used: it was replaced.
 

@@ -13,6 +13,7 @@ import pytest
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
+from deid_assets.release import keys
 from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.keys import SigningKey
@@ -181,6 +182,11 @@ class TestApproved:
     def test_not_by_another_version_of_the_code(self, releases):
         wait(releases, code="0" * 64)
         refused(releases, "another version of deid_assets")
+
+    def test_not_after_the_secret_was_replaced(self, releases):
+        wait(releases)
+        keys.load_secret(releases.home.keys, {})
+        refused(releases, "it was made under another secret")
 
     def test_not_after_another_release_against_which_it_was_not_judged(self, releases):
         wait(releases)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.journal.chain import APPROVED, WAITING, Remembered
+from deid_assets.release.keyring import secret_at_hand
 from deid_assets.release.manifest.editions import Editions, ReleasedFile, Slot, approved_editions
 from deid_assets.release.publication.publish import Published, Releases
 from deid_assets.release.publication.waiting import FILES, Waiting, read_waiting, staged_editions, waiting_folder
@@ -14,6 +15,24 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Rejection
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json, parse_json, printable
+
+
+def obstacles(releases: Releases, waiting: Waiting, commitment: str, now: str, reading: str) -> tuple[str, ...]:
+    """Why a release that waits can no longer be approved: `Waiting.obstacles`, and another secret where one is at hand.
+
+    A secret is replaced because somebody else may know it, who could undo the pseudonyms of what was made under it.
+
+    Parameters
+    ----------
+    commitment
+        To the secret under which it was made.
+    now, reading
+        As for `Waiting.obstacles`.
+    """
+    secret = secret_at_hand(releases.home)
+    is_same = secret is None or secret.commitment() == commitment
+    other = () if is_same else ("it was made under another secret than the one that is in force here",)
+    return (*waiting.obstacles(releases.registry.chain(), now, reading), *other)
 
 
 def approve_waiting(releases: Releases, policy: str, number: int, by: str, reading: Callable[[], str]) -> Published:
@@ -52,7 +71,7 @@ def approve_waiting(releases: Releases, policy: str, number: int, by: str, readi
     approved = clock.now(releases.registry.chain().last_time)
 
     def describe(slot: Slot) -> Editions:
-        found = waiting.obstacles(releases.registry.chain(), approved, reading())
+        found = obstacles(releases, waiting, manifest["secret_commitment"], approved, reading())
         if found or not folder.is_dir():
             raise ReleaseError(
                 f"release {waiting.name} cannot be approved any more: {'; '.join(found) or 'it was rejected'}. Run the policy "
