@@ -121,21 +121,20 @@ def verdict_in(file: Path) -> Verdict | None:
 
 def _overruled(policy: Mapping[str, Any], measured: list[dict[str, Any]], by: str) -> Iterator[str]:
     reasons: Mapping[str, str] = policy.get("reviewed_attributes") or {}
-    reported = (found for found in measured if not found["gating"])
-    exceeded = {str(found["name"]): found for found in reported if _exceeds(found.get("value"), found.get("threshold"))}
+    exceeded = {str(found["name"]): found for found in measured if not found["gating"] and _failed(found)}
     together = exceeded.get(leaks.ALL_SINGLED_OUT)
     if together is not None:
         rows = "claims" if together["unit"] == "probability" else "records"
-        yield f"{_percent(together['value'])} of the {rows} are singled out by all attributes together"
+        yield f"{_written(together['value'])['value']} of the {rows} are singled out by all attributes together"
     refined = exceeded.get(leaks.REVIEWED_TOGETHER)
     if refined is not None:
         yield (
             "reviewed attributes together disclose a quasi-identifier at a finer level than the release shows it "
-            f"(lambda {refined['value']:.2g})"
+            f"(lambda {_written(refined['value'])['number']})"
         )
     for column, reason in reasons.items():
         what = [
-            text.format(value=_percent(found["value"]), number=f"{found['value']:.2g}")
+            text.format(**_written(found["value"]))
             for name, text in _DISCLOSES.items()
             if (found := exceeded.get(f"{column}/{name}")) is not None
         ]
@@ -178,6 +177,19 @@ def _coarse(measured: list[dict[str, Any]]) -> Iterator[str]:
             cannot = "nobody can tell its values apart" if found["value"] == 0 else "little can be learned from it"
             share, asked = found["value"], found["threshold"]
             yield f"{column} keeps {share:.3g} of its information, where {asked:.3g} is asked for: {cannot}"
+
+
+def _failed(found: Mapping[str, Any]) -> bool:
+    """Whether a number is beyond its threshold, as the exact one says: the public one may have noise, or be hidden."""
+    exceeds = _exceeds(found.get("value"), found.get("threshold"))
+    return exceeds if found.get("threshold") is None else not found.get("passed", not exceeds)
+
+
+def _written(value: object) -> dict[str, str]:
+    """A public number as text; one that is hidden, or has more noise than people, is not."""
+    if not isinstance(value, int | float) or value <= 0:
+        return {"value": "a share", "number": "not shown"}
+    return {"value": _percent(value), "number": f"{value:.2g}"}
 
 
 def _exceeds(value: object, threshold: object) -> bool:

@@ -75,6 +75,19 @@ def test_reviewed_columns_that_tell_together_are_told_with_who_approved():
 
 
 @pytest.mark.parametrize(
+    ("value", "passed", "said"),
+    [(0.008, False, "0.8 % of"), (-0.001, False, "a share of"), ("T", False, "a share of"), (0.02, False, "2 % of"),
+     (0.012, True, None)],
+)  # fmt: skip
+def test_what_was_overruled_is_told_by_the_exact_number_which_noise_does_not_change(value, passed, said):
+    found = {"name": "Tooth/singled_out", "value": value, "threshold": 0.01, "gating": False, "passed": passed}
+    text = json.dumps({"reviewed_attributes": {"Tooth": "Nobody knows it."}, "owners": ["team:privacy"]})
+    told = verdict_of({"policy": {"text": text}, "evidence": [{"asset": "gate", "measurements": [found]}]}).overruled
+    because = "published because “Nobody knows it” (team:privacy)"
+    assert told == (() if said is None else (f"Tooth: {said} its values single people out by themselves; {because}",))
+
+
+@pytest.mark.parametrize(
     ("kept", "cannot"), [(0.0, "nobody can tell its values apart"), (0.05, "little can be learned from it")]
 )
 def test_what_recipients_cannot_do_with_a_coarse_release_is_said_first(kept, cannot):
