@@ -45,7 +45,7 @@ from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.reference.known_columns import EVENT_TABLE
 from deid_assets.store.tables import Table, quoted, rows_of
 
-_METHOD = Method("attribute_leaks", "Goodman and Kruskal 1954; WP29 Opinion 05/2014; 45 CFR 164.514(b)(2)")
+METHOD = Method("attribute_leaks", "Goodman and Kruskal 1954; WP29 Opinion 05/2014; 45 CFR 164.514(b)(2)")
 
 MEANINGS: Mapping[str, str] = {
     leak_limits.SINGLED_OUT: "Records, of those with a value, whose value is shared by too few others: the value singles "
@@ -258,7 +258,7 @@ def leak_measurements(
             values += ((leak_limits.UNIQUE, published, _share(own, texts), texts),)
         measured += [
             replace(
-                _METHOD.at_most(f"{column}/{name}", unit, value, leak_limits.LIMITS[name], size),
+                METHOD.at_most(f"{column}/{name}", unit, value, leak_limits.LIMITS[name], size),
                 gating=not reviews.overrule(column, name, leaks),
             )
             for name, unit, value, size in values
@@ -269,7 +269,7 @@ def leak_measurements(
         for name, sets, gating in ((leak_limits.TOGETHER, open_sets, True), (leak_limits.REVIEWED_TOGETHER, reviewed, False)):
             if gating or sets:
                 worst = max((one.fall for one in sets), default=0.0)
-                gate = _METHOD.at_most(name, "probability", worst, leak_limits.TOGETHER_AT_MOST)
+                gate = METHOD.at_most(name, "probability", worst, leak_limits.TOGETHER_AT_MOST)
                 measured.append(replace(gate, gating=gating))
     return tuple(measured)
 
@@ -294,7 +294,7 @@ def all_singled_out(
 
     def measured(name: str, chosen: Sequence[str], gating: bool) -> Measurement:
         rare, of = singled(chosen)
-        gate = _METHOD.at_most(name, unit, _share(rare, of), leak_limits.ALL_SINGLED_OUT_AT_MOST, of)
+        gate = METHOD.at_most(name, unit, _share(rare, of), leak_limits.ALL_SINGLED_OUT_AT_MOST, of)
         return replace(gate, gating=gating)
 
     found = [measured(leak_limits.ALL_SINGLED_OUT, names, len(open_columns) == len(names))]

@@ -5,9 +5,10 @@ name of a direct identifier may be a quasi-identifier only if its hierarchy show
 """
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from deid_assets.assessments.evidence import Refusal
+from deid_assets.assessments.attribute_leaks import METHOD
+from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.methods.disclosure.attribute_leaks import PLACEHOLDERS
 from deid_assets.methods.disclosure.identifier_patterns import (
     OF_ONE_PERSON,
@@ -15,6 +16,7 @@ from deid_assets.methods.disclosure.identifier_patterns import (
     named_as_direct_identifier,
     patterns_of,
 )
+from deid_assets.methods.disclosure.leak_limits import LIMITS, NAMED
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, quoted
@@ -68,18 +70,24 @@ def declared_quasi_identifiers(
     ]
 
 
-def direct_identifier_refusals(found: Iterable[QuasiIdentifier], k: int, reviewed: Container[str]) -> list[Refusal]:
-    """Refuse every quasi-identifier that is a direct identifier.
+def judge_quasi_identifiers(
+    found: Iterable[QuasiIdentifier], k: int, reviewed: Container[str]
+) -> tuple[tuple[Measurement, ...], list[Refusal]]:
+    """Refuse every quasi-identifier that is a direct identifier, and measure what a review overrules: the headline says it.
 
     Parameters
     ----------
     reviewed
         Columns whose names a person looked at, by their names in the release. Nothing overrules what their values look like.
     """
-    refusals = []
+    overruled, refusals = [], []
     for one in found:
         kinds = sorted(OF_ONE_PERSON.intersection(patterns_of(one.staged, one.name, k).kinds))
-        named = one.name not in reviewed and any(map(named_as_direct_identifier, one.named)) and _shows_delivered_values(one)
+        named = any(map(named_as_direct_identifier, one.named)) and _shows_delivered_values(one)
+        if named and one.name in reviewed:
+            measured = METHOD.at_most(f"{one.name}/{NAMED}", "attributes", 1.0, LIMITS[NAMED])
+            overruled.append(replace(measured, gating=False))
+            named = False
         why = [f"its values look like direct identifiers ({', '.join(kinds)})"] if kinds else []
         why += ["its name says that it identifies people, and values are published as they were delivered"] if named else []
         if why:
@@ -89,7 +97,7 @@ def direct_identifier_refusals(found: Iterable[QuasiIdentifier], k: int, reviewe
             )
             review = ". If it identifies nobody, list it under reviewed_attributes with a reason" if not kinds else ""
             refusals.append(Refusal("direct_identifier", f"gate/{one.name}", None, None, text + review))
-    return refusals
+    return tuple(overruled), refusals
 
 
 def _shows_delivered_values(one: QuasiIdentifier) -> bool:

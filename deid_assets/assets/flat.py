@@ -8,7 +8,7 @@ from deid_assets import resources
 from deid_assets.assessments import flat_table as of_records
 from deid_assets.assessments.attribute_leaks import record_leaks
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
-from deid_assets.assessments.direct_identifiers import direct_identifier_refusals, quasi_identifiers_of_records
+from deid_assets.assessments.direct_identifiers import judge_quasi_identifiers, quasi_identifiers_of_records
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.assessments.no_choice import why_no_node_passes, why_pinned_fails
 from deid_assets.assessments.record_cross_release_risk import linked_to_leave_out, people_of_records
@@ -246,7 +246,7 @@ def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> GateFindin
     expected = _release_query(policy, records, left_out, domains, levels)
     rows += row_refusals("release_records", staged, release_records_contract(policy), expected)
     leaks, leaking = record_leaks(policy, staged, tables)
-    identifying = direct_identifier_refusals(
+    overruled, identifying = judge_quasi_identifiers(
         quasi_identifiers_of_records(policy, staged, records), policy.risk.k, policy.reviewed_attributes
     )
     chosen = tuple(levels[qi.release_as] for qi in policy.quasi_identifiers)
@@ -259,7 +259,7 @@ def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> GateFindin
         rows=rows,
         further=[*identifying, *leaking, *detail_refusals(detail)],
         risk=measured_risk(policy, staged, records, domains, levels),
-        beside=(*detail, *leaks),
+        beside=(*detail, *leaks, *overruled),
         proof=flat_certificate(policy, tables["record_lattice"], chosen, records.count(), losses, tops),
         people=people_of_records(policy, records, left_out, domains, levels),
         levels=levels,

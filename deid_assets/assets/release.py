@@ -13,7 +13,7 @@ from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of, measurements_with_claims
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
-from deid_assets.assessments.direct_identifiers import declared_quasi_identifiers, direct_identifier_refusals
+from deid_assets.assessments.direct_identifiers import declared_quasi_identifiers, judge_quasi_identifiers
 from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.kernel_input import (
@@ -354,7 +354,8 @@ def _judge(
     declared = declared_quasi_identifiers(
         policy, {"members": staged.members, "claims": staged.claims}, {"members": tables.profiles, "claims": tables.known}
     )
-    refusals += direct_identifier_refusals(declared, policy.safe_class_size, policy.reviewed_attributes)
+    overruled, identifying = judge_quasi_identifiers(declared, policy.safe_class_size, policy.reviewed_attributes)
+    refusals += identifying
     whole = node_computation(policy, tables, node)
     refusals += judgement.code_refusals(whole.data, values_by_codes(policy, tables.profiles, made[CODED]))
     computation = whole.keeping(keep)
@@ -375,5 +376,7 @@ def _judge(
     detail = detail_measurements(kept, policy.detail_at_least, staged.members.count(), policy.publish_however_coarse)
     refusals += detail_refusals(detail)
     refusals += leaking
-    gate_evidence = Evidence("gate", step.key, policy.hash, digest, "6", (*measured, *detail, *leaks, cross), tried.number)
+    gate_evidence = Evidence(
+        "gate", step.key, policy.hash, digest, "6", (*measured, *detail, *leaks, *overruled, cross), tried.number
+    )
     return refusals, (*evidence, gate_evidence), draws.judged

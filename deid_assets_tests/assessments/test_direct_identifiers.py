@@ -1,17 +1,21 @@
 """Quasi-identifiers that are direct identifiers are refused, however large their equivalence classes are."""
 
+import html
+
 import pytest
 
 from deid_assets.assessments.direct_identifiers import (
     QuasiIdentifier,
     declared_quasi_identifiers,
-    direct_identifier_refusals,
+    judge_quasi_identifiers,
     quasi_identifiers_of_records,
 )
-from deid_assets.errors import REFUSED
+from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.models import Policy
+from deid_assets.release.verdict import verdict_in
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.scenarios.pipeline import pipeline_in
@@ -22,13 +26,20 @@ REASON = "They are the names of invented people."
 K = 3
 
 
-def refused(names: tuple[str, ...], delivered: list[str | None], published: list[str | None], *reviewed: str) -> list[str]:
-    """The reasons to refuse a column of these names and values."""
+def judged(
+    names: tuple[str, ...], delivered: list[str | None], published: list[str | None], *reviewed: str
+) -> tuple[tuple[Measurement, ...], list[Refusal]]:
+    """What is said of a column of these names and values."""
     with small_store() as store:
         before = store.table("delivered", "before VARCHAR", [(value,) for value in delivered])
         after = store.table("published", "after VARCHAR", [(value,) for value in published])
         one = QuasiIdentifier("after", after, "before", before, names)
-        return [refusal.text for refusal in direct_identifier_refusals([one], K, reviewed)]
+        return judge_quasi_identifiers([one], K, reviewed)
+
+
+def refused(names: tuple[str, ...], delivered: list[str | None], published: list[str | None], *reviewed: str) -> list[str]:
+    """The reasons to refuse a column of these names and values."""
+    return [refusal.text for refusal in judged(names, delivered, published, *reviewed)[1]]
 
 
 class TestWhatIsRefused:
@@ -68,6 +79,12 @@ class TestWhatIsRefused:
     def test_a_reason_overrules_a_name(self):
         assert "reviewed_attributes" in refused(("patient_name",), self.NAMES, self.NAMES)[0]
         assert not refused(("patient_name",), self.NAMES, self.NAMES, "after")
+
+    def test_what_a_reason_overrules_is_measured_and_nothing_else(self):
+        ((measured,), _) = judged(("patient_name",), self.NAMES, self.NAMES, "after")
+        assert (measured.name, measured.value, measured.passed, measured.gating) == ("after/identifier_name", 1, False, False)
+        assert not judged(("patient_name",), self.NAMES, ["A"] * 30, "after")[0]
+        assert not judged(("patient_name",), self.NAMES, self.NAMES)[0]
 
 
 def named_first_name(**changes: object) -> dict:
@@ -116,4 +133,10 @@ def test_the_gate_of_a_flat_release_refuses_first_names(tmp_path):
         (reason,) = [one for one in summary.reasons if "quasi-identifier Who" in one]
         assert "its name says that it identifies people" in reason
         reviewed = run_flat(pipeline, folder, named_first_name(reviewed_attributes={"Who": REASON}))
-        assert not [one for one in reviewed.reasons if "quasi-identifier Who" in one]
+        assert reviewed.exit_code == PUBLISHED
+        said = verdict_in(reviewed.release / "manifest.json").overruled
+        assert said == (
+            "Who: its name says that it identifies people; published because “They are the names of invented people” "
+            "(team:privacy)",
+        )
+        assert said[0] in html.unescape((reviewed.release / "report.html").read_text())

@@ -71,6 +71,17 @@ def test_reviewed_attributes_are_explained():
     assert "Likes will be refused: its name says that it identifies people" in text
 
 
+def test_a_quasi_identifier_with_the_name_of_a_direct_identifier_is_explained():
+    named = [*FLAT["quasi_identifiers"][1:], FLAT["quasi_identifiers"][0] | {"column": "last name"}]
+    text = explain(policy_from(changed(FLAT, quasi_identifiers=named)))
+    assert "Town will be refused if one of its values is published as it was delivered" in text
+    text = explain(
+        policy_from(changed(FLAT, quasi_identifiers=named, reviewed_attributes={"Town": "They are invented names."}))
+    )
+    assert "Town is published although its name says that it identifies people, because: They are invented names." in text
+    assert "will be refused" not in text
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
