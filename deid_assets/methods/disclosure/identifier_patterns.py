@@ -184,15 +184,13 @@ _OF_PERSONS = [
     "parent", "guardian", "contact", "user", "client", "customer", "employee",
 ]  # fmt: skip
 _WORDS = frozenset([
-    "name", "names", "surname", "forename", "firstname", "lastname", "fullname", "givenname", "familyname", "maidenname",
-    "middlename", "nickname", "initials", "fname", "lname", "mname", "ssn", "nino", "mrn", "npi", "email", "mails", "phone",
-    "phones", "telephone", "tel", "fax", "address", "addr", "street", "ip", "ipaddress", "mac", "url", "website",
-    "passport", "licence", "license", "vin", "plate", "iban", "fingerprint", "photo", "photograph", "pseudonym", "guid",
-    "uuid", "hash", "md", "sha",
+    "name", "names", "initials", "nino", "mrn", "npi", "mails", "phones", "tel", "fax", "addr", "street", "mac", "url",
+    "website", "passport", "licence", "license", "vin", "plate", "iban", "fingerprint", "photo", "photograph", "pseudonym",
+    "guid", "uuid", "hash", "md", "sha",
 ])  # fmt: skip
 _WHOLE = frozenset(["id", "ids", "nr", "key", "first", "last", "middle", "maiden", "mail", "account"])
 """Identifying only if nothing else is in the name."""
-_JOINED = ("ssn", "phone", "email", "address")
+_ENDINGS = ("ssn", "phone", "email", "address")
 """Identifying also where another word runs into them."""
 _WORDS_OF_MANY = frozenset([
     "zip", "zipcode", "postcode", "postalcode", "dob", "birthdate", "birthday", "dateofbirth", "dod", "latitude", "longitude",
@@ -201,10 +199,13 @@ _WORDS_OF_MANY = frozenset([
 _PHRASES = frozenset([
     ("social", "security"), ("medical", "record"), ("record", "number"), ("record", "no"), ("record", "id"), ("e", "mail"),
     ("account", "number"), ("account", "no"), ("account", "id"), ("policy", "number"), ("device", "id"), ("serial", "number"),
+    *((who, what) for who in _OF_PERSONS for what in ("name", "names", "nm")), *((letter, "name") for letter in "flm"),
     *((who, "id") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance")),
     *((who, "number") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance", "certificate")),
-    *((who, "no") for who in ("patient", "member", "insurance")), *((letter, "name") for letter in "flm"),
+    *((who, "no") for who in ("patient", "member", "insurance")),
 ])  # fmt: skip
+_JOINED = frozenset(first + second for first, second in _PHRASES)
+"""Phrases in one word, as databases that know no capital letters write them."""
 _PHRASES_OF_MANY = frozenset([
     ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"),
     ("death", "date"), ("health", "plan"), ("census", "tract"),
@@ -237,16 +238,17 @@ def named_as_direct_identifier(name: str) -> bool:
 
     Examples
     --------
-    >>> [named_as_direct_identifier(name) for name in ("PatientName", "SSN", "member_id", "date of birth", "zip", "plan_name")]
+    >>> [named_as_direct_identifier(name) for name in ("PatientName", "SSN", "memberid", "date of birth", "zip", "plan_name")]
     [True, True, True, False, False, False]
+    >>> named_as_direct_identifier("last_ip"), named_as_direct_identifier("ip_days")
+    (True, False)
     """
     parts = _parts(name)
-    if (len(parts) == 1 and parts[0] in _WHOLE) or any(part.endswith(_JOINED) for part in parts):
+    if (len(parts) == 1 and parts[0] in _WHOLE) or any(part.endswith(_ENDINGS) for part in parts):
         return True
-    pairs = set(itertools.pairwise(parts))
-    persons = any((who, what) in pairs for who in _OF_PERSONS for what in ("name", "names"))
-    others = [part for part in parts if part not in ("name", "names") or len(parts) == 1]
-    return persons or bool(_WORDS & set(others)) or bool(_PHRASES & pairs)
+    others = {part for part in parts if part not in ("name", "names") or len(parts) == 1}
+    # In front of something else, IP says that it is about inpatients.
+    return parts[-1:] == ["ip"] or bool((_WORDS | _JOINED) & others) or bool(_PHRASES & set(itertools.pairwise(parts)))
 
 
 def _parts(name: str) -> list[str]:

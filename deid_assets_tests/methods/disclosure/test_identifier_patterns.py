@@ -132,6 +132,10 @@ def test_a_column_of_blanks_has_nothing():
         "homephone",
         "PatSSN",
         "workaddress",
+        "patientname",
+        "MEMBERID",
+        "BENE_LAST_NM",
+        "client_ip",
     ],
 )
 def test_names_of_columns_that_identify(name):
@@ -150,6 +154,7 @@ def test_names_of_columns_that_identify(name):
         "SupLOS",
         "income",
         "birth_weight",
+        "IP_days",
         "last_visit",
         "account_type",
     ],
