@@ -204,8 +204,8 @@ _PHRASES = frozenset([
     *((who, "number") for who in (*_OF_PERSONS, "national", "tax", "row", "health", "insurance", "certificate")),
     *((who, "no") for who in ("patient", "member", "insurance")),
 ])  # fmt: skip
-_JOINED = frozenset(first + second for first, second in _PHRASES)
-"""Phrases in one word, as databases that know no capital letters write them."""
+_JOINED = frozenset(who + what for who in _OF_PERSONS for what in ("name", "id", "number")) | {"fname", "lname", "mname"}
+"""Phrases about persons in one word, as databases that know no capital letters write them."""
 _PHRASES_OF_MANY = frozenset([
     ("postal", "code"), ("post", "code"), ("birth", "date"), ("date", "birth"), ("date", "of"), ("birth", "day"),
     ("death", "date"), ("health", "plan"), ("census", "tract"),
