@@ -7,7 +7,7 @@ import duckdb
 import pytest
 import yaml
 
-from deid_assets.errors import PolicyError
+from deid_assets.errors import REFUSED, PolicyError
 from deid_assets.methods.lattice.candidate_gates import PINNED
 from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.policy.changes import changed_sections
@@ -227,6 +227,17 @@ class TestRelease:
         told = json.dumps(event["outputs"])
         for column in ("members.zip", "claims.revenue_code", "claims.paid", "members.race"):
             assert column.partition(".")[2] in told
+
+
+@pytest.mark.matrix
+def test_a_declared_quasi_identifier_with_the_name_of_a_direct_identifier_is_refused(tmp_path):
+    listed = WIDE["quasi_identifiers"]
+    claims = [one | {"release_as": "PatientName"} if one["column"] == "network" else one for one in listed["claims"]]
+    written(tmp_path / "policies", changed(WIDE, quasi_identifiers=listed | {"claims": claims}))
+    code, printed = deid_here(
+        tmp_path / "home", "run", "--policy", tmp_path / "policies" / "wide.yaml", "--members", 3000, "--seed", 1
+    )
+    assert code == REFUSED and "quasi-identifier PatientName: its name says that it identifies people" in unwrapped(printed)
 
 
 @pytest.fixture(scope="module")

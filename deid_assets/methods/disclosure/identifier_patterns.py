@@ -182,11 +182,12 @@ _OF_PERSONS = [
     "first", "last", "full", "given", "family", "maiden", "middle", "sur", "nick", "fore", "birth", "patient", "member",
     "person", "subscriber", "beneficiary", "insured", "doctor", "physician", "provider", "mother", "father", "spouse", "child",
     "parent", "guardian", "contact", "user", "client", "customer", "employee",
+    "enrollee", "pat", "pt", "mbr", "bene",
 ]  # fmt: skip
 _WORDS = frozenset([
-    "name", "names", "initials", "nino", "mrn", "npi", "mails", "phones", "tel", "fax", "addr", "street", "mac", "url",
-    "website", "passport", "licence", "license", "vin", "plate", "iban", "fingerprint", "photo", "photograph", "pseudonym",
-    "guid", "uuid", "hash", "md", "sha",
+    "name", "names", "initials", "nino", "mrn", "npi", "mails", "phones", "phonenumber", "tel", "fax", "addr", "street", "mac",
+    "url", "website", "passport", "licence", "license", "vin", "plate", "iban", "fingerprint", "photo", "photograph",
+    "pseudonym", "guid", "uuid", "hash", "md", "sha",
 ])  # fmt: skip
 _WHOLE = frozenset(["id", "ids", "nr", "key", "first", "last", "middle", "maiden", "mail", "account"])
 """Identifying only if nothing else is in the name."""

@@ -136,6 +136,9 @@ def test_a_column_of_blanks_has_nothing():
         "MEMBERID",
         "BENE_LAST_NM",
         "client_ip",
+        "mbr_name",
+        "PhoneNumber",
+        "phonenumber",
     ],
 )
 def test_names_of_columns_that_identify(name):
@@ -157,6 +160,8 @@ def test_names_of_columns_that_identify(name):
         "IP_days",
         "last_visit",
         "account_type",
+        "BENE_SEX_IDENT_CD",
+        "pt_days",
     ],
 )
 def test_names_of_columns_that_do_not(name):
